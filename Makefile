@@ -1,0 +1,38 @@
+# make demo: install and watch a network forget.   make test: install and check everything.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/installed
+
+.PHONY: install demo test test-all check lint types bench clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: install
+	$(BIN)/snv demo
+
+check: lint types
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+
+test-all: check
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not reproduction'
+
+bench: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build

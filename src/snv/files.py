@@ -1,0 +1,138 @@
+"""Files that are either the old version or the new one, never half of it; and states saved without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from snv.errors import UserError
+
+State: TypeAlias = Any
+"""Nested dicts and lists whose leaves are tensors, numbers, strings, booleans or None."""
+
+
+def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary neighbour of ``path``, make it durable, then put it in place at once.
+
+    Whatever goes wrong in between (a full disk, a kill, an exception) leaves the old file as it was; only a kill can
+    leave the temporary file behind, and `sweep` removes it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with suppress(OSError):  # some file systems do not let a directory be synced
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def sweep(directory: Path) -> None:
+    """Remove temporary files that a killed process left in ``directory`` (call it only while holding its lock)."""
+    for leftover in directory.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+
+def write_json(path: Path, value: object) -> None:
+    """One JSON value, readable by people; not-a-number is refused (use None for what was not measured)."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it.") from None
+
+
+def save_state(path: Path, state: State) -> None:
+    """A nested state in one safetensors file: tensors as such, the tree around them as JSON in its header."""
+    tensors: dict[str, Tensor] = {}
+    tree = _pack(state, "", tensors)
+    metadata = {"state": json.dumps(tree, allow_nan=True, separators=(",", ":"))}
+    write_atomic(path, lambda temporary: safetensors.torch.save_file(tensors, temporary, metadata=metadata))
+
+
+def load_state(path: Path, device: torch.device | str = "cpu") -> State:
+    """What `save_state` wrote; a damaged file is named, never half-read."""
+    try:
+        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:  # type: ignore[no-untyped-call]
+            tree = json.loads(file.metadata()["state"])
+            return _unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew.") from None
+
+
+def cloned(state: State) -> State:
+    """A copy that later changes to the original do not reach."""
+    if isinstance(state, Tensor):
+        return state.detach().clone()
+    if isinstance(state, dict):
+        return {key: cloned(value) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [cloned(value) for value in state]
+    return state
+
+
+def _pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
+    match value:
+        case Tensor():
+            tensors[path] = value.detach().cpu().contiguous().clone()  # a clone: two names may share memory
+            return {"$tensor": path}
+        case dict() if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return {key: _pack(item, f"{path}/{key}", tensors) for key, item in value.items()}
+        case dict():
+            return {"$items": [[key, _pack(item, f"{path}/{key}", tensors)] for key, item in value.items()]}
+        case list() | tuple():
+            return [_pack(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]
+        case None | bool() | int() | float() | str():
+            return value
+    raise TypeError(f"a state holds tensors, numbers, strings, dicts and lists; found {type(value).__name__} at {path!r}")
+
+
+def _unpack(tree: Any, tensors: dict[str, Tensor]) -> State:
+    match tree:
+        case {"$tensor": str(name)}:
+            return tensors[name]
+        case {"$items": list(items)}:
+            return {key: _unpack(item, tensors) for key, item in items}
+        case dict():
+            return {key: _unpack(item, tensors) for key, item in tree.items()}
+        case list():
+            return [_unpack(item, tensors) for item in tree]
+    return tree
+
+
+@contextmanager
+def removed_on_error(path: Path) -> Iterator[None]:
+    """Remove ``path`` if the block fails, so that a half-written file never looks like a whole one."""
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,15 @@
+"""The tensor vocabulary: shapes as part of the type, checked while tests run and free otherwise."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int64, UInt8
+from torch import Tensor
+
+Images = Float[Tensor, "b c h w"]
+Pixels = UInt8[Tensor, "b c h w"]
+Labels = Int64[Tensor, " b"]
+Logits = Float[Tensor, "b k"]
+Features = Float[Tensor, "b f"]
+Indices = Int64[Tensor, " b"]
+Values = Float[Tensor, " n"]  # one number per neuron
+Mask = Bool[Tensor, " n"]  # one yes/no per neuron
