@@ -67,7 +67,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise UserError(f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it.") from None
+        raise UserError(
+            f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it."
+        ) from None
 
 
 def save_state(path: Path, state: State) -> None:
@@ -85,7 +87,9 @@ def load_state(path: Path, device: torch.device | str = "cpu") -> State:
             tree = json.loads(file.metadata()["state"])
             return _unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew.") from None
+        raise UserError(
+            f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew."
+        ) from None
 
 
 def cloned(state: State) -> State:
@@ -112,7 +116,9 @@ def _pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
             return [_pack(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]
         case None | bool() | int() | float() | str():
             return value
-    raise TypeError(f"a state holds tensors, numbers, strings, dicts and lists; found {type(value).__name__} at {path!r}")
+    raise TypeError(
+        f"a state holds tensors, numbers, strings, dicts and lists; found {type(value).__name__} at {path!r}"
+    )
 
 
 def _unpack(tree: Any, tensors: dict[str, Tensor]) -> State:

@@ -10,6 +10,6 @@ Pixels = UInt8[Tensor, "b c h w"]
 Labels = Int64[Tensor, " b"]
 Logits = Float[Tensor, "b k"]
 Features = Float[Tensor, "b f"]
-Indices = Int64[Tensor, " b"]
+Indices = Int64[Tensor, " _"]  # batches of one order differ in length
 Values = Float[Tensor, " n"]  # one number per neuron
 Mask = Bool[Tensor, " n"]  # one yes/no per neuron

@@ -1,0 +1,96 @@
+"""What a learner may see: datasets, and the tasks they are cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from snv.data import cifar, digits, folder, imagenet, mnist, tiny_imagenet
+from snv.data.arrays import from_arrays
+from snv.data.augment import Preprocess
+from snv.data.locate import Options, Progress, silent
+from snv.data.task import InMemory, Source, Split, Task, TaskStream
+from snv.errors import UserError, unknown
+
+__all__ = [
+    "SOURCES",
+    "InMemory",
+    "Preprocess",
+    "Progress",
+    "Source",
+    "Split",
+    "Task",
+    "TaskStream",
+    "from_arrays",
+    "is_permuted",
+    "load_source",
+]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A dataset before it is read: what it is, and how to read it."""
+
+    summary: str
+    classes: int | None  # None: whatever the files hold
+    size: int | None  # side of an image in pixels
+    tasks: int  # how many, unless told otherwise
+    download: bool  # fetched by itself when missing
+    load: Callable[[Options], Source]
+    permuted: bool = False  # every task has all classes, with pixels in an order of its own
+
+
+def _needs_path(kind: str) -> Callable[[Options], Source]:
+    def load(_: Options) -> Source:
+        raise UserError(f"{kind} needs to know where your images are. Write {kind}:PATH.")
+
+    return load
+
+
+SOURCES: dict[str, Description] = {
+    "digits": Description("1,797 handwritten digits, part of the package", 10, 8, 5, False, digits.load),
+    "permuted-digits": Description(
+        "digits with pixels in another order for every task", 10, 8, 5, False, digits.load, permuted=True
+    ),
+    "mnist": Description("70,000 handwritten digits", 10, 28, 5, True, mnist.load_mnist),
+    "permuted-mnist": Description(
+        "MNIST with pixels in another order for every task", 10, 28, 10, True, mnist.load_mnist, permuted=True
+    ),
+    "fashion-mnist": Description("70,000 pieces of clothing", 10, 28, 5, True, mnist.load_fashion),
+    "cifar10": Description("60,000 colour photographs", 10, 32, 5, True, cifar.load_cifar10),
+    "cifar100": Description("60,000 colour photographs, fine labels", 100, 32, 10, True, cifar.load_cifar100),
+    "tiny-imagenet": Description("110,000 photographs of ImageNet, shrunk", 200, 64, 10, True, tiny_imagenet.load),
+    "imagenet-1k": Description("1.3 million photographs, read while training", 1000, 224, 10, False, imagenet.load),
+    "folder:PATH": Description(
+        "your own images, one sub-folder per class", None, folder.SIZE, 2, False, _needs_path("folder")
+    ),
+    "npz:PATH": Description("your own arrays, images and labels", None, None, 2, False, _needs_path("npz")),
+}
+
+
+def is_permuted(name: str) -> bool:
+    """Whether a stream of this dataset is made by permuting pixels rather than by dividing classes."""
+    return name in SOURCES and SOURCES[name].permuted
+
+
+def load_source(
+    name: str,
+    data_dir: Path | str | None = None,
+    size: int | None = None,
+    workers: int = 0,
+    progress: Progress | None = None,
+    download: bool = True,
+) -> Source:
+    """The dataset called ``name``; files are looked for in ``data_dir``, then $SNV_DATA, then the cache folder."""
+    where = None if data_dir is None else Path(data_dir)
+    options = Options(where, size, workers, progress or silent, download)
+    kind, _, path = name.partition(":")
+    if kind == "folder" and path:
+        return folder.load_folder(Path(path), options)
+    if kind == "npz" and path:
+        return folder.load_npz(Path(path), options)
+    known = SOURCES.get(f"{name.rstrip(':')}:PATH", SOURCES.get(name))
+    if known is None:
+        raise unknown("dataset", name, SOURCES)
+    return known.load(options)

@@ -25,7 +25,8 @@ class Indices(NamedTuple):
 
 def class_order(n_classes: int, seed: int) -> list[int]:
     """The order in which classes arrive."""
-    return np.random.default_rng(derived_seed(seed, "class order")).permutation(n_classes).tolist()
+    order: list[int] = np.random.default_rng(derived_seed(seed, "class order")).permutation(n_classes).tolist()
+    return order
 
 
 def task_sizes(n_classes: int, tasks: int | Sequence[int]) -> list[int]:
@@ -43,7 +44,8 @@ def task_sizes(n_classes: int, tasks: int | Sequence[int]) -> list[int]:
     sizes = list(tasks)
     if not sizes or min(sizes) < 1 or sum(sizes) > n_classes:
         raise UserError(
-            f"A task list gives the number of classes of each task, at least 1 each and {n_classes} in all; got {sizes}."
+            f"A task list gives the number of classes of each task, at least 1 each and at most {n_classes} in all; "
+            f"got {sizes}."
         )
     return sizes
 
@@ -57,16 +59,20 @@ def split_indices(
 ) -> Indices:
     """Train, validation and test positions, split per class; ``per_class`` keeps only that many images of each.
 
-    Every class is drawn with its own generator, so adding a class never moves the images of another.
+    Every class is drawn with its own generator, named after it, so adding a class never moves the images of another.
     """
+    if per_class is not None and per_class < 3:
+        raise UserError(
+            f"per_class = {per_class} leaves no image for training, validation or test. Keep at least 3 of each class."
+        )
     parts: list[list[NDArray[np.int64]]] = [[], [], []]
     for c in range(int(labels.max()) + 1 if len(labels) else 0):
+        name = class_names[c] if c < len(class_names) else str(c)
         members = np.flatnonzero(labels == c)
-        members = np.random.default_rng(derived_seed(seed, "split", c)).permutation(members)[:per_class]
+        members = np.random.default_rng(derived_seed(seed, "split", name)).permutation(members)[:per_class]
         n_val = max(1, round(shares[1] * len(members)))
         n_test = max(1, round(shares[2] * len(members)))
         if len(members) < 3:
-            name = class_names[c] if c < len(class_names) else str(c)
             raise UserError(
                 f"Class {name!r} has {len(members)} image{'' if len(members) == 1 else 's'}; training, validation and "
                 "test need at least one each. Add images, or remove the class."

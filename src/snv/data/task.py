@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from snv.data.split import Indices as SplitIndices
 from snv.data.split import class_order, split_indices, task_sizes
+from snv.errors import UserError
 from snv.seeding import generator
 from snv.shapes import Indices, Labels, Pixels
 
@@ -49,9 +49,8 @@ class InMemory(Split):
         return self._pixels
 
     def batches(self, order: Iterable[Indices]) -> Iterator[tuple[Pixels, Labels]]:
-        pixels = self.pixels
         for index in order:
-            yield pixels[index], self.labels[index]
+            yield self.pixels[index], self.labels[index]
 
     def close(self) -> None:
         self._pixels = None
@@ -70,6 +69,7 @@ class Source(ABC):
     shape: tuple[int, int, int]  # channels, height, width
     mean: tuple[float, ...]  # of pixels scaled to [0, 1], per channel, fixed in advance for every method
     std: tuple[float, ...]
+    augmentation: str  # what training images may go through, one of snv.data.augment.AUGMENTATIONS
 
     @property
     def n_classes(self) -> int:
@@ -91,7 +91,7 @@ class Task:
     val: Split
     test: Split | None
 
-    def without_test(self) -> Self:
+    def without_test(self) -> Task:
         """What a learner gets."""
         return replace(self, test=None)
 
@@ -120,7 +120,7 @@ class TaskStream:
     ) -> None:
         self.source, self.seed, self.permuted = source, seed, permuted
         self._per_class = per_class
-        order = class_order(source.n_classes, seed)[:n_classes]
+        order = class_order(source.n_classes, seed)[: _checked(n_classes, source)]
         sizes = [len(order)] * _count(tasks) if permuted else task_sizes(len(order), tasks)
         starts = np.cumsum([0, *sizes]).tolist()
         self.blocks = [range(start, start + size) for start, size in zip(starts, sizes, strict=False)]
@@ -133,6 +133,10 @@ class TaskStream:
     def _indices(self) -> SplitIndices:
         source = self.source
         return split_indices(source.labels, self.seed, source.class_names, per_class=self._per_class)
+
+    def check(self) -> None:
+        """Find out now whether every class can be split."""
+        _ = self._indices
 
     def names(self, t: int) -> tuple[str, ...]:
         """What people call the classes of task t."""
@@ -148,7 +152,7 @@ class TaskStream:
         tasks = list(range(t + 1))
         names = tuple(name for s in tasks for name in self.names(s))
         train, val = (self._read(part, tasks) for part in self._indices[:2])
-        return Task(t, range(0, self.blocks[t].stop), names, train, val, None)
+        return Task(t, range(self.blocks[t].stop), names, train, val, None)
 
     def test(self, t: int) -> Split:
         """The test split of task t alone."""
@@ -178,4 +182,17 @@ class TaskStream:
 
 
 def _count(tasks: int | Sequence[int]) -> int:
-    return tasks if isinstance(tasks, int) else len(tasks)
+    count = tasks if isinstance(tasks, int) else len(tasks)
+    if count < 1:
+        raise UserError(f"A stream has at least one task; got tasks = {tasks}.")
+    return count
+
+
+def _checked(n_classes: int | None, source: Source) -> int:
+    """How many classes to use: all, or as many as were asked for and exist."""
+    if n_classes is not None and not 1 <= n_classes <= source.n_classes:
+        raise UserError(
+            f"{source.name} has {source.n_classes} classes; got n_classes = {n_classes}. "
+            f"Ask for 1 to {source.n_classes}, or leave it out for all."
+        )
+    return n_classes or source.n_classes

@@ -1,0 +1,68 @@
+"""The catalogue of networks, and how to build one from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from snv.errors import UserError, unknown
+from snv.networks.body import Body
+from snv.networks.head import Network
+from snv.networks.resnet import ResNet18
+from snv.networks.small import MLP, ConvNet
+from snv.seeding import generator
+
+__all__ = ["NETWORKS", "Body", "Network", "build_network", "resolve"]
+
+NETWORKS: dict[str, str] = {
+    "resnet18": "ResNet-18; width 64 (default) or less, stem 3x3, 3x3/2 or 7x7/2 (default by image size)",
+    "convnet": "four 3×3 convolutions with BatchNorm for images up to 28 pixels; width 32 (default)",
+    "mlp": "linear layers with ReLU; hidden sizes 256, 256 (default)",
+}
+
+OPTIONS: dict[str, set[str]] = {"resnet18": {"width", "stem"}, "convnet": {"width"}, "mlp": {"hidden"}}
+
+
+def resolve(name: str, shape: tuple[int, int, int]) -> str:
+    """The network that "auto" stands for: convnet up to 28 pixels, ResNet-18 above; other names stay."""
+    if name == "auto":
+        return "convnet" if max(shape[1:]) <= 28 else "resnet18"
+    if name not in NETWORKS:
+        raise unknown("network", name, [*NETWORKS, "auto"])
+    return name
+
+
+def build_network(
+    name: str,
+    shape: tuple[int, int, int],
+    seed: int,
+    width: int | None = None,
+    stem: str | None = None,
+    hidden: Sequence[int] | None = None,
+) -> Network:
+    """A network without heads for images of ``shape`` (c, h, w); the same seed gives the same weights."""
+    name = resolve(name, shape)
+    _check(name, shape, {"width": width, "stem": stem, "hidden": hidden})
+    rng = generator(seed, "network")
+    body: Body
+    match name:
+        case "resnet18":
+            large = min(shape[1:]) >= 128
+            body = ResNet18(rng, shape[0], width or 64, stem or ("7x7/2" if large else "3x3"))
+        case "convnet":
+            body = ConvNet(rng, shape[0], width or 32)
+        case _:
+            body = MLP(rng, shape, hidden or (256, 256))
+    return Network(body, seed)
+
+
+def _check(name: str, shape: tuple[int, int, int], options: dict[str, object]) -> None:
+    """Refuse options the network does not have, sizes that are not positive, and images that are too small."""
+    for option, value in options.items():
+        if value is not None and option not in OPTIONS[name]:
+            raise UserError(f"{name} has no option {option!r}; got {value!r}. It has: {', '.join(OPTIONS[name])}.")
+    hidden = options["hidden"]
+    sizes = [*shape, *(hidden if isinstance(hidden, Sequence) else []), options["width"] or 1]
+    if any(not isinstance(size, int) or size < 1 for size in sizes) or options["width"] == 0 or hidden == []:
+        raise UserError(f"{name} needs sizes of at least 1; got shape {shape}, {options}. Leave them out for defaults.")
+    if name == "convnet" and min(shape[1:]) < 2:
+        raise UserError(f"convnet halves the image once, so it needs 2 × 2 pixels; got {shape}. Use mlp instead.")

@@ -1,0 +1,76 @@
+"""`snv list methods|datasets|networks`: what exists and what it can do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Kind(StrEnum):
+    methods = "methods"
+    datasets = "datasets"
+    networks = "networks"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list")(list_)
+
+
+def list_(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Methods, data sets or networks, with what they can do."""
+    from snv.cli.output import say_json, say_table
+
+    rows = {Kind.methods: methods, Kind.datasets: datasets, Kind.networks: networks}[kind]()
+    if as_json:
+        say_json(rows)
+        return
+    columns = list(rows[0])
+    say_table(None, columns, [[_text(row[column]) for column in columns] for row in rows])
+
+
+def methods() -> list[dict[str, Any]]:
+    import dataclasses
+
+    from snv.learners import LEARNERS
+
+    return [
+        {
+            "name": name,
+            "title": learner.title,
+            "scenarios": list(learner.scenarios),
+            "memory": learner.memory,
+            "sees": learner.sees,
+            "grows": learner.grows,
+            "settings": {f.name: f.default for f in dataclasses.fields(learner.Config)},
+        }
+        for name, learner in LEARNERS.items()
+    ]
+
+
+def datasets() -> list[dict[str, Any]]:
+    from snv.data import SOURCES
+
+    told = ("summary", "classes", "size", "tasks", "download", "permuted")
+    return [{"name": name} | {key: getattr(d, key) for key in told} for name, d in SOURCES.items()]
+
+
+def networks() -> list[dict[str, Any]]:
+    from snv.networks import NETWORKS
+
+    return [{"name": name, "summary": summary} for name, summary in NETWORKS.items()]
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list() | tuple():
+            return ", ".join(map(str, value))
+        case dict():
+            return ", ".join(f"{k}={v}" for k, v in value.items()) or "–"
+    return "–" if value is None else str(value)

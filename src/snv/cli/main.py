@@ -1,0 +1,52 @@
+"""`snv`: every command parses, calls one public function and prints where the result is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+
+import typer
+
+from snv.cli import demo, doctor, lists, run, show
+from snv.errors import Interrupted, UserError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Networks that learn task after task, forget nothing and store no old data.",
+)
+for module in (demo, run, show, lists, doctor):
+    module.register(app)
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    try:
+        app()
+    except UserError as error:
+        _fail(f"error: {error}", 2)
+    except Interrupted as stop:
+        _fail(f"\nStopped; everything so far is in {stop}. Run the same command again to continue.", 128 + stop.signum)
+    except KeyboardInterrupt:
+        _fail("\nStopped.", 128 + signal.SIGINT)
+    except BrokenPipeError:  # the reader of our output has gone (`snv … | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f" while writing {error.filename}" if error.filename else ""
+        _fail(f"error: The disk is full{where}. Free some space and run the same command again to continue.", 2)
+
+
+def _fail(text: str, code: int) -> None:
+    sys.stderr.write(text + "\n")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""`snv run`: one method, one stream, one seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from snv.errors import UserError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run")(run)
+
+
+def run(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(help="A TOML file, then overrides such as train.lr=0.01.", metavar="[CONFIG] [KEY=VALUE]…"),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="See `snv list methods`.")] = None,
+    data: Annotated[str | None, typer.Option(help="See `snv list datasets`; folder:PATH for your own.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="til (task known at test) or cil (not known).")] = None,
+    tasks: Annotated[str | None, typer.Option(help="Number of tasks, or classes of each: 50,25,25.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Class order, split, weights, batches: all of it.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many per task.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1 …")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the run; default runs/DATA-SCENARIO-…")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object.")] = False,
+) -> None:
+    """Learn a stream of tasks with one method. Stopped or killed, the same command continues it."""
+    from snv.cli.output import say, say_json, say_matrix, say_metrics
+    from snv.cli.progress import Bar
+    from snv.config import load_config
+    from snv.protocol.run import run as run_method
+
+    path, overrides = split_arguments(settings or [])
+    flags = {
+        "method": method,
+        "data.name": data,
+        "scenario": scenario.lower() if scenario else None,
+        "data.tasks": f"[{tasks}]" if tasks and "," in tasks else tasks,
+        "seed": seed,
+        "train.epochs": epochs,
+        "device": device,
+        "data.dir": data_dir,
+    }
+    config = load_config(path, [*overrides, *(f"{key}={value}" for key, value in flags.items() if value is not None)])
+    out = out or default_directory(config.data.name, config.data.tasks, config.scenario, config.method, config.seed)
+    with Bar(quiet=as_json) as bar:
+        record = run_method(config, out, bar)
+    if as_json:
+        say_json(record.as_json())
+        return
+    say_matrix(record)
+    say_metrics([record])
+    say(f"\nresults: {out}    again: snv show {out}")
+
+
+def split_arguments(arguments: list[str]) -> tuple[Path | None, list[str]]:
+    """The config file, if the first argument is one, and the key=value overrides."""
+    if arguments and "=" not in arguments[0]:
+        return Path(arguments[0]), arguments[1:]
+    if any("=" not in argument for argument in arguments):
+        raise UserError("A config file comes first, before the key=value overrides.")
+    return None, arguments
+
+
+def default_directory(data: str, tasks: object, scenario: str, method: str, seed: int) -> Path:
+    name = data.split(":")[0]
+    many = tasks if isinstance(tasks, int) else "-".join(map(str, tasks))  # type: ignore[call-overload]
+    return Path("runs") / f"{name}-{scenario}-{many}" / f"{method}-seed{seed}"

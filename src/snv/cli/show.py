@@ -1,0 +1,67 @@
+"""`snv show`: what is known of a run, or of all runs in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from snv.errors import UserError
+
+
+def register(app: typer.Typer) -> None:
+    app.command("show")(show)
+
+
+def show(
+    directories: Annotated[list[Path], typer.Argument(help="Run directories, or folders that hold some.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, one per line.")] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw the matrices to this file (png, svg, pdf).")] = None,
+) -> None:
+    """Accuracy matrix, metrics and cost of finished and unfinished runs."""
+    from snv.cli.output import as_lines, say, say_json, say_matrix, say_metrics
+    from snv.protocol.directory import load_record
+
+    paths = [path for directory in directories for path in runs_in(directory)]
+    records = [load_record(path) for path in paths]
+    if picture is not None:
+        from snv.analysis.matrices import save_matrices
+
+        save_matrices(records, picture)
+    if as_json:
+        for record in records:
+            say_json(record.as_json())
+        return
+    if len(records) == 1:
+        say_matrix(records[0])
+    say_metrics(records)
+    if len(records) == 1:
+        say(as_lines(cost_lines(records[0].cost)))
+    if picture is not None:
+        say(f"picture: {picture}")
+
+
+def runs_in(directory: Path) -> list[Path]:
+    """The directory itself if it is a run, else the runs below it."""
+    if (directory / "config.json").exists():
+        return [directory]
+    below = sorted(path.parent for path in directory.glob("**/config.json") if (path.parent / "record.json").exists())
+    if not below:
+        raise UserError(f"There is no run in {directory}: no config.json was found. Give the --out of a `snv run`.")
+    return below
+
+
+def cost_lines(cost: dict[str, dict[str, float]]) -> dict[str, str]:
+    """The cost of a run in a person's units."""
+    lines = {
+        "seconds": ", ".join(f"{phase} {s:.1f}" for phase, s in cost.get("seconds", {}).items()),
+        "multiply-accumulates": ", ".join(f"{phase} {n / 1e9:,.2f} G" for phase, n in cost.get("macs", {}).items()),
+        "peak memory": f"{float(cost.get('peak_bytes', 0)) / 2**30:.2f} GiB",  # type: ignore[arg-type]
+    }
+    if "latency_ms" in cost:
+        latency = cost["latency_ms"]
+        lines["latency per image"] = ", ".join(f"{ms:.2f} ms at batch {b}" for b, ms in latency.items())
+        lines["parameters"] = f"{cost['parameters']:,}"
+        lines["on disk"] = f"{float(cost['bytes_on_disk']) / 2**20:.2f} MiB"  # type: ignore[arg-type]
+    return lines

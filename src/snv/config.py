@@ -1,0 +1,143 @@
+"""A run as frozen dataclasses ⇄ TOML, with key=value overrides; a typo is answered with the nearest valid key."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from snv.errors import UserError, unknown
+from snv.learners import LEARNERS, Scenario
+from snv.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which images, and how they become tasks."""
+
+    name: str = "digits"  # see `snv list datasets`; folder:PATH and npz:PATH for your own
+    tasks: int | tuple[int, ...] = 5  # number of tasks, or the number of classes of each
+    classes: int | None = None  # use only so many classes
+    per_class: int | None = None  # use only so many images of each class
+    size: int | None = None  # side in pixels; None = the data set's own
+    dir: str | None = None  # where the files are; None = $SNV_DATA, then the cache folder
+    workers: int = 0  # processes that decode large images
+
+    def __post_init__(self) -> None:
+        for name in ("classes", "per_class", "size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise UserError(f"data.{name} is at least 1, or left out; got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Which network; None takes its default."""
+
+    name: str = "auto"  # by image size: convnet up to 28 px, ResNet-18 above
+    width: int | None = None  # ResNet-18: 64 is the paper's; 16, 20, 32 for small machines
+    stem: Literal["3x3", "3x3/2", "7x7/2"] | None = None
+    hidden: tuple[int, ...] | None = None  # of an MLP
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run: a method learns one stream of tasks with one seed."""
+
+    method: str = "sgd"
+    scenario: Scenario = "til"
+    seed: int = 0
+    data: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    train: TrainSettings = field(default_factory=TrainSettings)
+    learner: Mapping[str, Any] = field(default_factory=dict)  # the method's own settings
+    device: str = "auto"
+    threads: int | None = None  # of PyTorch on the CPU; None = as the machine has
+    keep: Literal["all", "last"] = "all"  # which tasks' final weights stay on disk
+    checkpoint_seconds: float = 30.0  # how much work a kill may cost
+
+    def __post_init__(self) -> None:
+        if self.method not in LEARNERS:
+            raise unknown("method", self.method, LEARNERS)
+        allowed = LEARNERS[self.method].scenarios
+        if self.scenario not in allowed:
+            raise UserError(
+                f"{self.method} cannot do {self.scenario.upper()}: it works only in "
+                f"{' and '.join(s.upper() for s in allowed)}. Use --scenario {allowed[0]}."
+            )
+        self.learner_config()
+
+    def learner_config(self) -> Any:
+        """The method's own settings, checked."""
+        return build(LEARNERS[self.method].Config, self.learner, "learner")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, as in the TOML file, with the method's own settings spelt out."""
+        return dataclasses.asdict(self) | {"learner": dataclasses.asdict(self.learner_config())}
+
+
+def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
+    """A dataclass from plain values: unknown keys and wrong types are refused with one sentence."""
+    _check_keys(kind, values, where)
+    try:
+        return TypeAdapter(kind).validate_python(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join([*([where] if where else []), *(str(part) for part in first["loc"] if not _is_tag(part))])
+        raise UserError(f"{key}: {first['msg'].lower()}; got {first['input']!r}.") from None
+
+
+def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+    """A run from a TOML file (or the defaults), changed by overrides such as ``train.lr=0.01``."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"There is no config file {path}.") from None
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} is not a readable TOML file: {error}.") from None
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise UserError(f"An override looks like train.lr=0.01; got {override!r}.")
+        _put(values, key.strip(), _parse(text.strip()), override)
+    return build(RunConfig, values)
+
+
+def _put(values: dict[str, Any], key: str, value: Any, override: str) -> None:
+    *path, last = key.split(".")
+    for part in path:
+        values = values.setdefault(part, {})
+        if not isinstance(values, dict):
+            raise UserError(f"{override!r}: {part!r} is a single value, so it has no {last!r}.")
+    values[last] = value
+
+
+def _parse(text: str) -> Any:
+    """A TOML value; what is not one is a plain string, so quotes are not needed on a command line."""
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return None if text == "none" else text
+
+
+def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for key, value in values.items():
+        if key not in fields:
+            raise unknown(f"setting in [{where}]" if where else "setting", key, fields)
+        default = fields[key].default_factory
+        if dataclasses.is_dataclass(default):
+            if not isinstance(value, Mapping):
+                raise UserError(f"{key} is a table of settings such as [{key}]; got {value!r}.")
+            _check_keys(default, value, key)  # type: ignore[arg-type]
+
+
+def _is_tag(part: int | str) -> bool:
+    """Pydantic names the member of a union it tried (``tuple[int, ...]``); a user did not write that."""
+    return isinstance(part, str) and ("[" in part or part in {"int", "float", "str", "none", "constrained-int"})

@@ -1,0 +1,165 @@
+"""What every method is: how to start a task, what to do with a batch, what to keep, what to predict."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from snv.data.augment import Preprocess
+from snv.data.task import Split, Task
+from snv.files import State
+from snv.networks.head import Network
+from snv.shapes import Images, Labels, Logits
+from snv.training.loop import descend
+from snv.training.settings import TrainSettings
+from snv.training.stage import Batch, Stage
+
+Scenario = Literal["til", "cil"]
+SCENARIOS: tuple[Scenario, ...] = ("til", "cil")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a learner is given when it is made. No data, no logger, no file."""
+
+    network: Network
+    scenario: Scenario
+    train: TrainSettings
+    preprocess: Preprocess
+    device: torch.device
+    seed: int
+    n_tasks: int
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bf16 where `TrainSettings.precision` says so; wrap forward passes of training in it, nothing else."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.train.precision == "bf16")
+
+
+@dataclass(frozen=True)
+class NoConfig:
+    """A method without settings of its own."""
+
+
+class Learner(ABC):
+    """A method of continual learning; the default is plain training of the current task.
+
+    The engine calls, for each task: `begin_task`; then for each stage `begin_stage`, steps and epochs, `end_stage`;
+    then `end_task`. Everything between two calls is in `state_dict`, so training may stop at any step and go on later.
+    """
+
+    title: ClassVar[str]
+    paper: ClassVar[str]
+    scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
+    memory: ClassVar[str] = "none"  # what of old tasks is kept, in words
+    sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
+    grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
+    Config: ClassVar[type] = NoConfig
+
+    def __init__(self, setting: Setting, config: Any = None) -> None:
+        self.setting = setting
+        self.config = config if config is not None else self.Config()
+        self.network = setting.network
+        self.blocks: list[range] = []  # classes of the tasks begun so far
+
+    # ---- the course of a task
+
+    def begin_task(self, task: Task) -> None:
+        """Make room for the classes of a new task."""
+        self.network.add_head(len(task.block))
+        self.blocks.append(task.block)
+
+    def stage(self, task: Task, index: int) -> Stage | None:
+        """The stage number ``index`` of this task, or None when the task is done."""
+        return Stage("train", self.setting.train) if index == 0 else None
+
+    def begin_stage(self, task: Task, stage: Stage) -> None:
+        """Whatever a stage needs before its first step."""
+
+    def end_epoch(self, stage: Stage, epoch: int, optimizer: torch.optim.Optimizer) -> None:
+        """Whatever happens between two epochs."""
+
+    def end_stage(self, task: Task, stage: Stage) -> None:
+        """Whatever happens once a stage's best epoch is restored."""
+
+    def end_task(self, task: Task) -> None:
+        """What is kept of a task before its data are gone."""
+
+    # ---- one step
+
+    def training_split(self, task: Task, stage: Stage) -> Split:
+        """The images a stage trains on."""
+        return task.train
+
+    def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
+        """What the optimiser of a stage may move."""
+        return self.network.parameters()
+
+    def set_training(self, training: bool, stage: Stage) -> None:
+        self.network.train(training)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What a step minimises."""
+        return self.task_losses(batch.images, batch.labels).mean()
+
+    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        """One update; returns the loss."""
+        with self.setting.autocast():
+            loss = self.loss(batch)
+        return descend(loss, optimizer, batch.stage.settings.clip_norm)
+
+    def task_losses(self, images: Images, labels: Labels) -> Tensor:
+        """Cross-entropy of each image: over all classes seen (CIL) or within the current task's head (TIL)."""
+        task, block = len(self.blocks) - 1, self.blocks[-1]
+        if self.setting.scenario == "cil":
+            return F.cross_entropy(self.network(images).float(), labels, reduction="none")
+        return F.cross_entropy(self.network(images, task).float(), labels - block.start, reduction="none")
+
+    def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
+        """Mean loss and number of right answers on validation images of the current task."""
+        loss = self.task_losses(images, labels).mean()
+        return loss, (self.predict(images, self._block_if_known()) == labels).sum()
+
+    # ---- prediction
+
+    def logits(self, images: Images, block: range | None) -> Logits:
+        """Scores of the classes of ``block`` (TIL: the task is known), or of all classes seen (CIL: None).
+
+        A block not learned yet is answered by the head it will start from.
+        """
+        if block is None:
+            return self.network(images)
+        if block in self.blocks:
+            return self.network(images, self.blocks.index(block))
+        head = self.network.fresh_head(block.start, len(block))
+        logits: Logits = head(self.network.features(images))
+        return logits
+
+    def predict(self, images: Images, block: range | None) -> Labels:
+        """Global class indices."""
+        return self.logits(images, block).argmax(1) + (0 if block is None else block.start)
+
+    def _block_if_known(self) -> range | None:
+        return self.blocks[-1] if self.setting.scenario == "til" else None
+
+    # ---- what is kept
+
+    def state_dict(self) -> State:
+        """All that outlives a step; tensors may be live, so clone what must not change."""
+        return {"blocks": [[b.start, b.stop] for b in self.blocks], "network": dict(self.network.state_dict())}
+
+    def load_state_dict(self, state: State) -> None:
+        self.blocks = [range(start, stop) for start, stop in state["blocks"]]
+        for block in self.blocks[len(self.network.heads) :]:
+            self.network.add_head(len(block))
+        self.network.load_state_dict(state["network"])
+
+    def capacity(self) -> dict[str, float]:
+        """CAP: share of the dense network's parameters, and of its neurons, that the tasks so far use together."""
+        return {"parameters": 1.0, "neurons": 1.0}

@@ -1,0 +1,66 @@
+"""Joint training: the upper bound. It breaks the rules of continual learning on purpose and says so."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from snv.data.task import Task
+from snv.files import cloned
+from snv.learners.base import Learner, Setting
+from snv.shapes import Images, Labels, Logits
+
+
+def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> Tensor:
+    """CE_block(task(y_i))(z(x_i), y_i): each image is scored only within the head of its own task."""
+    losses = torch.zeros(len(labels), device=labels.device)
+    for block in blocks:
+        mine = (labels >= block.start) & (labels < block.stop)
+        inside = logits[mine, block.start : block.stop].float()
+        losses = losses.index_put((mine,), F.cross_entropy(inside, labels[mine] - block.start, reduction="none"))
+    return losses
+
+
+class Joint(Learner):
+    """At every step start again from the initial weights and train on all tasks so far together."""
+
+    title = "Joint (all data at once, upper bound)"
+    paper = "the paper's upper bound"
+    memory = "all training and validation images of all tasks"
+    sees = "all tasks"
+
+    def __init__(self, setting: Setting, config: object = None) -> None:
+        super().__init__(setting, config)
+        self.initial = cloned(setting.network.state_dict())
+
+    def begin_task(self, task: Task) -> None:
+        """Back to the start; ``task`` holds the union of all tasks so far."""
+        n_before = self.blocks[-1].stop if self.blocks else 0
+        self.blocks.append(range(n_before, task.block.stop))
+        self._restart()
+
+    def _restart(self) -> None:
+        """Initial weights of the body and of every head, the same at every step (warm starts would be replay)."""
+        self.network.remove_heads()
+        self.network.load_state_dict(self.initial)
+        for block in self.blocks:
+            self.network.add_head(len(block))
+
+    def task_losses(self, images: Images, labels: Labels) -> Tensor:
+        if self.setting.scenario == "cil":
+            return super().task_losses(images, labels)
+        return losses_by_own_head(self.network(images), labels, self.blocks)
+
+    def validation(self, images: Images, labels: Labels, stage: object) -> tuple[Tensor, Tensor]:
+        """As in training: every image within its own head in TIL, all classes seen in CIL."""
+        logits = self.network(images)
+        if self.setting.scenario == "cil":
+            return F.cross_entropy(logits, labels), (logits.argmax(1) == labels).sum()
+        right = sum(
+            (
+                (logits[:, b.start : b.stop].argmax(1) + b.start == labels) & (labels >= b.start) & (labels < b.stop)
+            ).sum()
+            for b in self.blocks
+        )
+        return losses_by_own_head(logits, labels, self.blocks).mean(), torch.as_tensor(right)

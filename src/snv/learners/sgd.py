@@ -1,0 +1,34 @@
+"""Plain fine-tuning: the lower bound. The name is historical; the optimiser is Adam like everywhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from snv.learners.base import Learner
+from snv.shapes import Images, Labels
+
+
+@dataclass(frozen=True)
+class SGDConfig:
+    """``ce_scope = "new"`` restricts the CIL softmax to the current task: a different, stronger baseline."""
+
+    ce_scope: Literal["seen", "new"] = "seen"
+
+
+class SGD(Learner):
+    """Train on each task in turn with no counter-measure: CE over seen classes (CIL) or the current head (TIL)."""
+
+    title = "SGD (fine-tuning, lower bound)"
+    paper = "the paper's lower bound"
+    Config: ClassVar[type] = SGDConfig
+
+    def task_losses(self, images: Images, labels: Labels) -> Tensor:
+        if self.setting.scenario == "til" or self.config.ce_scope == "seen":
+            return super().task_losses(images, labels)
+        block = self.blocks[-1]
+        logits = self.network(images)[:, block.start : block.stop].float()
+        return F.cross_entropy(logits, labels - block.start, reduction="none")

@@ -1,0 +1,225 @@
+"""The one training loop: epochs, early stopping on the task's validation loss, best epoch restored.
+
+All randomness of a step is a function of (seed, task, stage, epoch, step), so training can be cut at any step and
+continued with the same bits: the state of the learner, of the optimiser and `Progress` are all that is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from snv.data.augment import Preprocess
+from snv.data.task import Split, Task
+from snv.errors import UserError
+from snv.files import State, cloned
+from snv.seeding import derived_seed, generator
+from snv.shapes import Images, Indices, Labels
+from snv.training.settings import TrainSettings
+from snv.training.stage import Batch, Stage
+
+EVALUATION_BATCH = 256
+"""Fixed, so that evaluations repeat bit for bit."""
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """What the loop asks of a learner."""
+
+    def training_split(self, task: Task, stage: Stage) -> Split: ...
+    def parameters(self, stage: Stage) -> Iterable[nn.Parameter]: ...
+    def set_training(self, training: bool, stage: Stage) -> None: ...
+    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor: ...
+    def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]: ...
+    def end_epoch(self, stage: Stage, epoch: int, optimizer: torch.optim.Optimizer) -> None: ...
+    def state_dict(self) -> State: ...
+    def load_state_dict(self, state: State) -> None: ...
+
+
+@dataclass
+class Progress:
+    """Where a stage stands."""
+
+    epoch: int = 0
+    step: int = 0
+    loss: Tensor = field(default_factory=lambda: torch.zeros(()))  # summed over the epoch's images so far
+    images: int = 0
+    best_loss: float = math.inf
+    best_epoch: int = -1
+    best_state: State = None
+
+    def state_dict(self) -> State:
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls, state: State) -> Progress:
+        return cls(**state)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a stage needs that is neither the learner nor the task, and who wants to hear about it."""
+
+    seed: int
+    device: torch.device
+    preprocess: Preprocess
+    counted: Callable[[str, str, int], AbstractContextManager[None]] = lambda _phase, _kind, _n: nullcontext()
+    on_step: Callable[[Training], None] = lambda _: None
+    on_epoch: Callable[[dict[str, Any]], None] = lambda _: None
+
+
+class Training:
+    """One stage under way: `run` trains it to its end; `state_dict` at any step is enough to go on later."""
+
+    def __init__(
+        self, learner: Trainable, task: Task, stage: Stage, around: Surroundings, state: State | None = None
+    ) -> None:
+        self.learner, self.task, self.stage, self.around = learner, task, stage, around
+        self.settings = stage.settings
+        self.optimizer = make_optimizer(learner.parameters(stage), self.settings)
+        self.progress = Progress(loss=torch.zeros((), device=around.device))
+        if state is not None:
+            self.progress = Progress.from_state(state["progress"])
+            self.progress.loss = self.progress.loss.to(around.device)
+            self.optimizer.load_state_dict(state["optimizer"])
+        self.train = learner.training_split(task, stage)
+
+    def state_dict(self) -> State:
+        return {"progress": self.progress.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def run(self) -> None:
+        """Train to the cap or until patience ends, then bring the learner back to its best epoch."""
+        at = self.progress
+        while at.epoch < self.settings.epochs and not self._out_of_patience():
+            self._train_epoch()
+            self.learner.end_epoch(self.stage, at.epoch, self.optimizer)
+            self._finish_epoch(float(at.loss) / at.images)
+            at.epoch, at.step, at.images = at.epoch + 1, 0, 0
+            at.loss = torch.zeros_like(at.loss)
+        if at.best_state is not None:
+            self.learner.load_state_dict(at.best_state)
+
+    def _out_of_patience(self) -> bool:
+        """Validation loss has not improved for ``patience`` epochs in a row."""
+        waited = self.progress.epoch - 1 - self.progress.best_epoch
+        return 0 < self.settings.patience <= waited
+
+    def _train_epoch(self) -> None:
+        """The rest of one epoch, from ``progress.step`` on."""
+        at = self.progress
+        self.learner.set_training(True, self.stage)
+        for batch in self._batches():
+            _set_lr(self.optimizer, self.settings.lr_at(at.epoch + at.step / batch.n_steps))
+            with self.around.counted(self.stage.phase, f"step {self.task.id} {self.stage.name}", len(batch.labels)):
+                loss = self.learner.step(batch, self.optimizer)
+            at.loss = at.loss + loss.detach().float() * len(batch.labels)
+            at.images += len(batch.labels)
+            at.step += 1
+            self.around.on_step(self)
+
+    def _batches(self) -> Iterator[Batch]:
+        at, around = self.progress, self.around
+        where = (self.task.id, self.stage.name, at.epoch)
+        order = epoch_order(len(self.train), self.settings.batch_size, generator(around.seed, "order", *where))
+        rest = order[at.step :]
+        for index, (pixels, labels) in zip(rest, self.train.batches(rest), strict=True):
+            seed = derived_seed(around.seed, "step", *where, at.step)
+            torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
+            rng = generator(seed, "augment") if self.settings.augment else None
+            yield Batch(
+                images=around.preprocess(pixels, around.device, rng, self.settings.channels_last),
+                labels=labels.to(around.device),
+                pixels=pixels,
+                index=index,
+                stage=self.stage,
+                task=self.task.id,
+                epoch=at.epoch,
+                step=at.step,
+                n_steps=len(order),
+                seed=seed,
+            )
+
+    def _finish_epoch(self, train_loss: float) -> None:
+        """Validate, log, remember the state if it is the best so far."""
+        at = self.progress
+        val_loss, val_accuracy = self._validate()
+        self.around.on_epoch(
+            {
+                "task": self.task.id + 1,
+                "stage": self.stage.name,
+                "epoch": at.epoch + 1,
+                "lr": self.settings.lr_at(at.epoch),
+                "train_loss": train_loss,
+                "val_loss": val_loss,
+                "val_accuracy": val_accuracy,
+            }
+        )
+        if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
+            raise UserError(
+                f"Training task {self.task.id + 1} diverged: in epoch {at.epoch + 1} the training loss is {train_loss} "
+                f"and the validation loss {val_loss}. Lower train.lr (now {self.settings.lr}) or set train.clip_norm."
+            )
+        if val_loss < at.best_loss:
+            at.best_loss, at.best_epoch = val_loss, at.epoch
+            if self.settings.patience:
+                at.best_state = cloned(self.learner.state_dict())
+
+    @torch.no_grad()
+    def _validate(self) -> tuple[float, float]:
+        """Mean loss and accuracy in percent on the task's validation split."""
+        self.learner.set_training(False, self.stage)
+        loss, correct = 0.0, 0.0
+        for images, labels in prepared(self.task.val, self.around, self.settings.channels_last):
+            with self.around.counted(self.stage.phase, f"validate {self.task.id} {self.stage.name}", len(labels)):
+                batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
+            loss += float(batch_loss) * len(labels)
+            correct += float(batch_correct)
+        return loss / len(self.task.val), 100 * correct / len(self.task.val)
+
+
+def prepared(split: Split, around: Surroundings, channels_last: bool) -> Iterator[tuple[Images, Labels]]:
+    """All of a split in order, normalised and not augmented."""
+    order = torch.arange(len(split)).split(EVALUATION_BATCH)
+    for pixels, labels in split.batches(order):
+        yield around.preprocess(pixels, around.device, None, channels_last), labels.to(around.device)
+
+
+def epoch_order(n: int, batch_size: int, rng: torch.Generator) -> list[Indices]:
+    """A fresh shuffle in batches; a last batch of one image joins the one before it (BatchNorm needs two)."""
+    batches = list(torch.randperm(n, generator=rng).split(batch_size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
+
+
+def make_optimizer(parameters: Iterable[nn.Parameter], settings: TrainSettings) -> torch.optim.Optimizer:
+    """A fresh optimiser: moments carried over would make a task depend on how long the last one trained."""
+    parameters, lr, decay = list(parameters), settings.lr, settings.weight_decay
+    match settings.optimizer:
+        case "adam":
+            return torch.optim.Adam(parameters, lr=lr, weight_decay=decay)
+        case "adamw":
+            return torch.optim.AdamW(parameters, lr=lr, weight_decay=decay)
+        case "sgd":
+            return torch.optim.SGD(parameters, lr=lr, weight_decay=decay, momentum=settings.momentum)
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> Tensor:
+    """One step downhill; returns the loss it started from."""
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    if clip_norm is not None:
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
+    optimizer.step()
+    return loss.detach()
+
+
+def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr

@@ -1,0 +1,40 @@
+"""What one step and one stretch of training see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from snv.seeding import generator
+from snv.shapes import Images, Indices, Labels, Pixels
+from snv.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stretch of training within a task. Most methods have one; NFL has three, NISPA as many as it needs."""
+
+    name: str
+    settings: TrainSettings
+    phase: str = "train"  # what its cost counts as: train, consolidate, …
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's data, on the training device, and where in training it is."""
+
+    images: Images  # normalised, augmented
+    labels: Labels  # global class indices
+    pixels: Pixels  # the same images as stored: what a buffer keeps
+    index: Indices  # their positions in the training split
+    stage: Stage
+    task: int
+    epoch: int
+    step: int  # within the epoch
+    n_steps: int  # of the epoch
+    seed: int  # of this very step
+
+    def rng(self, purpose: str) -> torch.Generator:
+        """Randomness for this step: the same after an interruption, whatever was drawn before."""
+        return generator(self.seed, purpose)

@@ -1,0 +1,74 @@
+"""How well two valuations agree: what they select, how they rank, and how far apart they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from snv.errors import UserError
+from snv.shapes import Indices, Values
+
+
+def how_many(k: float, n: int) -> int:
+    """k players if k is an integer, ⌊k·n⌋ (at least one) if it is a share."""
+    if isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= n:
+        return k
+    if isinstance(k, float) and 0 < k <= 1:
+        return max(1, int(k * n + 1e-9))  # 0.07 · 100 is 7, whatever binary fractions say
+    raise UserError(f"k is a number of players from 1 to {n}, or a share of them in (0, 1]; got {k!r}. Try 0.1.")
+
+
+def top_k(values: Values, k: float) -> Indices:
+    """The k players of largest (signed) value, best first; ties go to the lower index, unknown values come last."""
+    order = torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
+    return order[: how_many(k, len(values))]
+
+
+def top_k_precision(estimate: Values, truth: Values, k: float) -> float:
+    """The share of the estimated top-k that is in the true top-k."""
+    chosen, right = top_k(estimate, k), top_k(truth, k)
+    return float(torch.isin(chosen, right).double().mean())
+
+
+def regret(estimate: Values, truth: Values, k: float) -> float:
+    """φ_(k) − min φ_i over the chosen: how much worse the worst choice is than the last one that deserved a place."""
+    return float(truth[top_k(truth, k)[-1]] - truth[top_k(estimate, k)].min())
+
+
+def ranks(values: Values) -> Values:
+    """0-based ranks; tied values share the mean of their places."""
+    _, which, sizes = np.unique(values.double().numpy(), return_inverse=True, return_counts=True)
+    return torch.from_numpy((sizes.cumsum() - (sizes + 1) / 2)[which])
+
+
+def pearson(a: Values, b: Values) -> float:
+    """Correlation; not-a-number if one side is constant."""
+    x, y = a.double() - a.double().mean(), b.double() - b.double().mean()
+    return float((x @ y) / (x.norm() * y.norm()))
+
+
+def spearman(a: Values, b: Values) -> float:
+    """Correlation of the ranks."""
+    return pearson(ranks(a), ranks(b))
+
+
+def kendall(a: Values, b: Values) -> float:
+    """τ_b: pairs ordered alike minus pairs ordered unlike, over the pairs tied in neither."""
+    alike = torch.zeros((), dtype=torch.float64)
+    untied_a, untied_b = alike.clone(), alike.clone()
+    for i in range(len(a)):  # one row of pairs at a time: n² signs of 4,800 filters would not fit comfortably
+        x, y = (a[i] - a[i + 1 :]).sign().double(), (b[i] - b[i + 1 :]).sign().double()
+        alike, untied_a, untied_b = alike + x @ y, untied_a + x @ x, untied_b + y @ y
+    return float(alike / (untied_a * untied_b).sqrt())
+
+
+def relative_error(estimate: Values, truth: Values) -> float:
+    """mean (φ̂ − φ)² / Var φ: 0 is perfect, 1 is as good as giving everyone the mean."""
+    return float(((estimate - truth) ** 2).mean() / truth.double().var(correction=0))
+
+
+def split_half_overlap(halves: Float[Tensor, "2 n"], k: float) -> float:
+    """The share of one half's top-k that the other, independent half chooses too."""
+    return top_k_precision(halves[0], halves[1], k)

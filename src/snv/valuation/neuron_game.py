@@ -1,0 +1,280 @@
+"""The game whose players are the neurons of a trained network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+
+from snv.neurons import Forward, Neurons, evaluating, find_neurons
+from snv.seeding import generator
+from snv.shapes import Indices, Mask
+from snv.valuation.ablation import Means, gated, mean_responses
+from snv.valuation.game import Coalitions, Game, Gates, Payoffs
+from snv.valuation.payoffs import Terms, make_payoff
+from snv.valuation.prefix import Plan, Replay, traced
+
+log = logging.getLogger(__name__)
+
+ROWS = 128  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
+BLOCK = 512  # coalitions laid out at once
+
+
+class NeuronGame(Game):
+    """V(S): the score of ``model`` on ``images`` with every neuron outside S held at its mean response.
+
+    ``memory`` bounds the activations alive at once, in bytes: as many coalitions and examples share a forward pass
+    as fit, and at least one of each. What coalitions have in common is computed once wherever the model can be traced
+    (``shares_prefixes``), so flips, and coalitions that grow along a permutation, cost a fraction of a forward pass.
+    """
+
+    differentiable = True
+
+    def __init__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        neurons: Neurons | None = None,
+        payoff: str | Terms = "loss",
+        *,
+        means: Means | None = None,
+        groups: Tensor | None = None,
+        forward: Forward | None = None,
+        memory: int = 2**30,
+        share_prefixes: bool = True,
+    ) -> None:
+        if len(images) == 0 or len(images) != len(labels):
+            raise ValueError(f"every image needs a label, and there must be some; got {len(images)} and {len(labels)}")
+        self.model, self.images, self.labels, self.memory = model, images, labels, memory
+        self.forward: Forward = forward or model
+        self.neurons = neurons or find_neurons(model, images[:2], forward=forward)
+        self.n, self.n_examples = self.neurons.n, len(labels)
+        self.means = means if means is not None else mean_responses(model, self.neurons, images, forward=forward)
+        with self._at_rest(), torch.inference_mode():
+            self._layout = _fastest_layout(self.forward, self.neurons, images[:2])
+            few = self._batch(torch.arange(min(2, self.n_examples)))
+            self.payoff = make_payoff(payoff, self.forward(few), labels[: len(few)], groups)
+            self._engine = self._choose_engine(few, share_prefixes)
+        self.samples_examples = self.payoff.samples_examples
+
+    @property
+    def shares_prefixes(self) -> bool:
+        return isinstance(self._engine, Replay)
+
+    @cached_property
+    def everyone(self) -> float:
+        """V(all): the network as it is."""
+        return self(torch.ones(self.n, dtype=torch.bool))
+
+    @cached_property
+    def no_one(self) -> float:
+        """V(∅): every neuron at its mean."""
+        return self(torch.zeros(self.n, dtype=torch.bool))
+
+    def values(self, coalitions: Coalitions, rows: Indices | None = None) -> Payoffs:
+        """V(S) of each coalition; neighbours that differ only in late layers are cheap."""
+        rows = torch.arange(self.n_examples) if rows is None else rows
+        labels = self.labels[rows]
+        with self._at_rest(), torch.inference_mode():
+            found = [self.payoff(logits, labels, rows).cpu() for logits in self._logits(coalitions, rows)]
+        return torch.cat([torch.zeros(0, dtype=torch.float64), *found])
+
+    def flips(self, coalition: Mask, players: Indices, rows: Indices | None = None) -> Payoffs:
+        """V(S ∪ i) − V(S ∖ i): one of the two is V(S), the other shares everything up to neuron i's layer with it."""
+        order = players.argsort(stable=True)
+        base = self.values(coalition[None], rows)
+        found = base[:0]
+        for block in torch.split(players[order], BLOCK):
+            changed = coalition.repeat(len(block), 1)
+            changed[torch.arange(len(block)), block] ^= True
+            found = torch.cat([found, self.values(changed, rows)])
+        marginals = torch.empty_like(found)
+        marginals[order] = torch.where(coalition[players[order]], base - found, found - base)
+        return marginals
+
+    def walk(self, order: Indices, rows: Indices | None = None, start: Mask | None = None) -> Payoffs:
+        """V(S ∪ i) − V(S ∖ i) for each i of ``order`` in turn, each joining S, or leaving it if it is in ``start``.
+
+        From the empty coalition (default) this is a permutation's row of marginals; from the full one, its reverse.
+        """
+        coalition = torch.zeros(self.n, dtype=torch.bool) if start is None else start
+        joins = ~coalition[order]
+        found = [self.values(coalition[None], rows)]
+        for block in torch.split(order, BLOCK):
+            path = coalition.repeat(len(block), 1)
+            path[:, block] ^= torch.ones(len(block), len(block), dtype=torch.bool).tril()
+            coalition = path[-1]
+            found.append(self.values(path, rows))
+        steps = torch.cat(found).diff()
+        return torch.where(joins, steps, -steps)
+
+    def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+        """∂v/∂m and v at each row of ``gates``; accuracy is continued by the probability of the true class."""
+        rows = torch.arange(self.n_examples) if rows is None else rows
+        room = max(1, self.memory // self._bytes_to_differentiate)
+        together = max(1, room // len(rows)) if self.neurons.batchable else 1
+        slopes, values = [], []
+        with self._at_rest(), _frozen(self.model):
+            for part in torch.split(gates, together):
+                slope, value = self._slopes(part, rows, max(1, room // len(part)))
+                slopes.append(slope)
+                values.append(value)
+        self.evaluations += 3 * len(gates) * len(rows) / self.n_examples
+        return torch.cat(slopes), torch.cat(values)
+
+    def _slopes(self, gates: Gates, rows: Indices, at_once: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+        """The same for as many coalitions as fit: v's slope in the logits, pulled back ``at_once`` examples at a time."""
+        leaves = [part.to(self.means).clone().requires_grad_() for _, part in self.neurons.by_layer(gates)]
+        chunks = torch.split(rows, at_once)
+        parts: Iterable[Tensor] = (self._gated_logits(leaves, chunk) for chunk in chunks)  # one graph at a time
+        if len(chunks) == 1:
+            parts = list(parts)
+            logits = parts[0].detach()
+        else:
+            with torch.no_grad():
+                logits = torch.cat([self._gated_logits(leaves, chunk) for chunk in chunks], dim=1)
+        values = self.payoff.smooth(logits.requires_grad_(), self.labels[rows], rows)
+        pull = torch.autograd.grad(values.sum(), logits)[0]
+        slopes = torch.zeros(gates.shape, dtype=torch.float64)
+        for part, slope in zip(parts, torch.split(pull, at_once, dim=1), strict=True):
+            found = torch.autograd.grad(part, leaves, slope, materialize_grads=True)
+            slopes += torch.cat(found, dim=1).double().cpu()
+        return slopes, values.detach().cpu()
+
+    def _logits(self, coalitions: Coalitions, rows: Indices) -> Iterator[Float[Tensor, "p b k"]]:
+        """Logits of the coalitions, as many at a time as fit into memory."""
+        start = 0
+        while start < len(coalitions):
+            gates = coalitions[start : start + BLOCK].to(self.means)
+            plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
+            yield torch.cat(
+                [self._engine.logits(self._batch(chunk), plan) for chunk in torch.split(rows, plan.examples)], dim=1
+            )
+            self.evaluations += plan.cost * len(rows) / self.n_examples
+            start += len(plan.gates)
+
+    def _gated_logits(self, leaves: list[Tensor], rows: Indices) -> Float[Tensor, "p b k"]:
+        return _gated_logits(self.forward, self.neurons, leaves, self.means, self._batch(rows))
+
+    def _batch(self, rows: Indices) -> Tensor:
+        return self.images[rows].contiguous(memory_format=self._layout)
+
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """Evaluation mode; and whatever a model or a payoff draws at random leaves no trace."""
+        with evaluating(self.model), torch.random.fork_rng(devices=[]):
+            yield
+
+    def _choose_engine(self, few: Tensor, share_prefixes: bool) -> Engine:
+        """Shared prefixes if the model can be traced and then answers as it does with hooks; else whole passes."""
+        hooked = Hooked(self.forward, self.neurons, self.means)
+        hooked.profile(self.model, few[:1])
+        replay = traced(self.model, self.neurons, self.means, self.forward) if share_prefixes else None
+        if replay is None:
+            return hooked
+        gates = torch.rand(3, self.n, generator=generator(0, "engine check")).round().to(self.means)
+        try:
+            replay.profile(few[:1])
+            ours = replay.logits(few, replay.plan(gates, len(few), memory=2**62))
+        except (RuntimeError, NotImplementedError) as error:
+            log.info("whole forward passes are used, because the model cannot be followed step by step: %s", error)
+            return hooked
+        truth = torch.cat([hooked.logits(few, Plan(gate[None], len(few), 1.0)) for gate in gates])
+        return replay if torch.allclose(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().amax())) else hooked
+
+    @cached_property
+    def _bytes_to_differentiate(self) -> int:
+        """What a backward pass keeps of one example."""
+        kept: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            return tensor
+
+        weights = {p.data_ptr() for p in [*self.model.parameters(), *self.model.buffers()]}
+        leaves = [torch.ones(1, layer.n).to(self.means).requires_grad_() for layer in self.neurons.layers]
+        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with self._at_rest(), _frozen(self.model), hooks:
+            self._gated_logits(leaves, torch.zeros(1, dtype=torch.long))
+        return max(1, sum(size for place, size in kept.items() if place not in weights))
+
+
+class Engine(Protocol):
+    """Logits of several coalitions at once."""
+
+    def plan(self, gates: Gates, examples: int, memory: int) -> Plan: ...
+
+    def logits(self, images: Tensor, plan: Plan) -> Float[Tensor, "p b k"]: ...
+
+
+class Hooked:
+    """The plain engine: the whole network on p copies of the images, each with its own gates."""
+
+    def __init__(self, forward: Forward, neurons: Neurons, means: Means) -> None:
+        self.forward, self.neurons, self.means = forward, neurons, means
+        self.bytes = 0
+
+    def profile(self, model: nn.Module, example: Tensor) -> None:
+        """Note what one example needs: four tensors as large as the largest output (a residual block's most)."""
+        sizes = [1]
+        with ExitStack() as undo:
+            for module in model.modules():
+                hook = module.register_forward_hook(lambda _module, _inputs, out: sizes.append(_bytes(out)))
+                undo.callback(hook.remove)
+            self.forward(example)
+        self.bytes = 4 * max(sizes)
+
+    def plan(self, gates: Gates, examples: int, memory: int) -> Plan:
+        examples = max(1, min(examples, memory // self.bytes))
+        together = max(1, memory // (self.bytes * examples)) if self.neurons.batchable else 1
+        gates = gates[:together]
+        return Plan(gates, examples, float(len(gates)))
+
+    def logits(self, images: Tensor, plan: Plan) -> Float[Tensor, "p b k"]:
+        gates = [part for _, part in self.neurons.by_layer(plan.gates)]
+        return _gated_logits(self.forward, self.neurons, gates, self.means, images)
+
+
+def _gated_logits(
+    forward: Forward, neurons: Neurons, gates: Sequence[Tensor], means: Means, images: Tensor
+) -> Float[Tensor, "p b k"]:
+    """Logits with each row of the gates (p, n of the layer) on its own copy of the images."""
+    p = len(gates[0])
+    with gated(neurons, gates, means):
+        copies = images.repeat(p, *[1] * (images.ndim - 1)) if p > 1 else images
+        return torch.unflatten(forward(copies), 0, (p, -1))
+
+
+def _fastest_layout(forward: Forward, neurons: Neurons, images: Tensor) -> torch.memory_format:
+    """Channels last for two-dimensional convolutions, unless the model takes views that this layout does not have."""
+    if images.ndim != 4 or not any(isinstance(layer.module, nn.Conv2d) for layer in neurons.layers):
+        return torch.contiguous_format
+    try:
+        forward(images.contiguous(memory_format=torch.channels_last))
+    except RuntimeError:
+        return torch.contiguous_format
+    return torch.channels_last
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter needs a gradient inside the block."""
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        for parameter, _ in before:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter, needed in before:
+            parameter.requires_grad_(needed)
+
+
+def _bytes(output: object) -> int:
+    return output.numel() * output.element_size() if isinstance(output, Tensor) else 0

@@ -1,0 +1,57 @@
+"""Shapes are checked while tests run; everything here is small enough for one core."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxtyping import install_import_hook
+
+hook = install_import_hook("snv", "beartype.beartype")  # before the first import of snv
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+TINY_IMAGENET = Path(__file__).parents[2] / "shared" / "data" / "tiny-imagenet-60.zip"
+
+
+class Told(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def snv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Told]:
+    """Call the command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> Told:
+        from snv.cli.main import main
+
+        monkeypatch.setattr(sys, "argv", ["snv", *map(str, arguments)])
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                main()
+                code = 0
+            except SystemExit as stop:
+                code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return Told(code, out.getvalue(), err.getvalue())
+
+    monkeypatch.setenv("SNV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("SNV_DATA", raising=False)
+    return call
+
+
+@pytest.fixture(scope="session")
+def tiny_imagenet_dir() -> Path:
+    """The folder of real Tiny-ImageNet pictures, where they are at hand."""
+    if not TINY_IMAGENET.exists():
+        pytest.skip("needs tiny-imagenet-60.zip in ../shared/data, which is not here")
+    return TINY_IMAGENET.parent

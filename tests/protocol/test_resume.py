@@ -1,0 +1,106 @@
+"""Kill a run at any moment; the same call continues it and ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from snv.config import load_config
+from snv.protocol.run import run
+
+KILLS = 20
+FRESH = multiprocessing.get_context("forkserver")
+FRESH.set_forkserver_preload(["snv.protocol.run"])
+
+SETTINGS = [
+    "data.tasks=3",
+    "data.classes=6",
+    "train.epochs=6",
+    "train.patience=3",
+    "network.name=mlp",
+    "network.hidden=[32]",
+    "threads=1",
+]
+
+
+def results(directory: Path) -> dict[str, bytes]:
+    """Everything that must be the same bit for bit: weights, matrix, log."""
+    files = [*sorted((directory / "checkpoints").glob("*")), directory / "log.jsonl", directory / "record.json"]
+    return {file.name: file.read_bytes() for file in files}
+
+
+def in_another_process(config, out: Path) -> multiprocessing.Process:
+    process = FRESH.Process(target=run, args=(config, out))
+    process.start()
+    return process
+
+
+@pytest.mark.parametrize("method", ["sgd", "joint"])
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_twenty_random_kills_leave_no_trace(method, scenario, tmp_path):
+    """Ten kills for each of SGD-TIL … would repeat the same; 20 in all are spread over the four kinds of run."""
+    overrides = [*SETTINGS, f"method={method}", f"scenario={scenario}", "seed=3"]
+    reference = tmp_path / "uninterrupted"
+    start = time.monotonic()
+    process = in_another_process(load_config(None, overrides), reference)
+    process.join()
+    duration = time.monotonic() - start
+    assert process.exitcode == 0
+    expected = results(reference)
+    draw = random.Random(f"{method}-{scenario}")
+    for k in range(KILLS // 4):
+        out = tmp_path / f"killed-{k}"
+        # saving at every step makes many kills land in the middle of a write
+        config = load_config(None, [*overrides, f"checkpoint_seconds={draw.choice([0, 0, 0.05])}"])
+        process = in_another_process(config, out)
+        time.sleep(draw.uniform(0.02, 1.0) * duration)
+        process.kill()
+        process.join()
+        process = in_another_process(config, out)
+        process.join()
+        assert process.exitcode == 0
+        assert results(out) == expected, f"kill {k}"
+        assert not list(out.rglob("*.tmp"))
+
+
+def test_a_run_killed_again_and_again_still_ends_with_the_same_bits(tmp_path):
+    overrides = [*SETTINGS, "method=sgd", "scenario=cil", "checkpoint_seconds=0"]
+    run(load_config(None, overrides), tmp_path / "whole")
+    out, kills = tmp_path / "cut", 0
+    while kills < 8:
+        process = in_another_process(load_config(None, overrides), out)
+        time.sleep(0.15 + 0.05 * kills)
+        process.kill()
+        process.join()
+        kills += 1
+    run(load_config(None, overrides), out)
+    assert results(out) == results(tmp_path / "whole")
+
+
+def test_a_finished_run_is_not_repeated(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=sgd"])
+    first = run(config, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    again = run(config, tmp_path)
+    assert json.dumps(again.results()) == json.dumps(first.results())
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_two_processes_on_one_directory_are_one_too_many(tmp_path):
+    from snv.errors import UserError
+
+    config = load_config(None, [*SETTINGS, "method=sgd", "train.epochs=200", "train.patience=0"])
+    process = in_another_process(config, tmp_path)
+    try:
+        while not (tmp_path / "owner.json").exists():
+            time.sleep(0.01)
+        with pytest.raises(UserError, match=rf"in use by process {process.pid} .* choose another --out"):
+            run(config, tmp_path)
+    finally:
+        process.kill()
+        process.join()
