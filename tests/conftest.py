@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jaxtyping import install_import_hook
 
-hook = install_import_hook("snv", "beartype.beartype")  # before the first import of snv
+hook = install_import_hook("snv", "typecheck.check")  # before the first import of snv
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -28,7 +28,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture
-def snv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Told]:
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Told]:
     """Call the command line in this process: exit code, standard output, standard error."""
 
     def call(*arguments: object) -> Told:

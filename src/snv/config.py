@@ -106,7 +106,8 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
         if not equals:
             raise UserError(f"An override looks like train.lr=0.01; got {override!r}.")
         _put(values, key.strip(), _parse(text.strip()), override)
-    return build(RunConfig, values)
+    config: RunConfig = build(RunConfig, values)
+    return config
 
 
 def _put(values: dict[str, Any], key: str, value: Any, override: str) -> None:
@@ -131,7 +132,7 @@ def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:
     for key, value in values.items():
         if key not in fields:
             raise unknown(f"setting in [{where}]" if where else "setting", key, fields)
-        default = fields[key].default_factory
+        default: Any = fields[key].default_factory
         if dataclasses.is_dataclass(default):
             if not isinstance(value, Mapping):
                 raise UserError(f"{key} is a table of settings such as [{key}]; got {value!r}.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -55,7 +55,10 @@ def sweep(directory: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomic(path, write)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -83,7 +86,7 @@ def save_state(path: Path, state: State) -> None:
 def load_state(path: Path, device: torch.device | str = "cpu") -> State:
     """What `save_state` wrote; a damaged file is named, never half-read."""
     try:
-        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:  # type: ignore[no-untyped-call]
+        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             tree = json.loads(file.metadata()["state"])
             return _unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -132,13 +135,3 @@ def _unpack(tree: Any, tensors: dict[str, Tensor]) -> State:
         case list():
             return [_unpack(item, tensors) for item in tree]
     return tree
-
-
-@contextmanager
-def removed_on_error(path: Path) -> Iterator[None]:
-    """Remove ``path`` if the block fails, so that a half-written file never looks like a whole one."""
-    try:
-        yield
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise

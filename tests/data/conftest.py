@@ -10,8 +10,6 @@ import pytest
 
 from snv.data import Source, from_arrays, load_source
 
-ZIP = Path(__file__).parents[3] / "shared" / "data" / "tiny-imagenet-60.zip"
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -21,12 +19,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny60(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Source]:
-    if not ZIP.exists():
-        pytest.skip("tiny-imagenet-60.zip is not on this machine")
+def tiny60(tmp_path_factory: pytest.TempPathFactory, tiny_imagenet_dir: Path) -> Iterator[Source]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SNV_CACHE", str(tmp_path_factory.mktemp("tiny60")))
-        yield load_source("tiny-imagenet", data_dir=ZIP.parent, size=32, download=False)
+        yield load_source("tiny-imagenet", data_dir=tiny_imagenet_dir, size=32, download=False)
 
 
 @pytest.fixture

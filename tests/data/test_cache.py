@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from snv.data.cache import Decoding, cached, fingerprint
+from snv.data.cache import Decoding, cached, mark_of
 from snv.data.locate import silent
 from snv.errors import UserError
 
@@ -122,18 +122,18 @@ def test_a_cache_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         get(Counted(), tmp_path)
 
 
-def test_the_fingerprint_changes_with_size_time_and_names(tmp_path):
+def test_the_mark_changes_with_size_time_and_names(tmp_path):
     file = tmp_path / "a"
     file.write_bytes(b"1")
-    marks = {fingerprint([file])}
+    marks = {mark_of([file])}
     os.utime(file, ns=(1, 1))
-    marks.add(fingerprint([file]))
+    marks.add(mark_of([file]))
     file.write_bytes(b"12")
     os.utime(file, ns=(1, 1))
-    marks.add(fingerprint([file]))
-    marks.add(fingerprint([file.rename(tmp_path / "b")]))
+    marks.add(mark_of([file]))
+    marks.add(mark_of([file.rename(tmp_path / "b")]))
     assert len(marks) == 4
-    assert fingerprint([tmp_path / "b"]) in marks
+    assert mark_of([tmp_path / "b"]) in marks
 
 
 SLOW = """

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import hashlib
 import threading
 from dataclasses import replace
@@ -8,9 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from snv.data import load_source, mnist, tiny_imagenet
+from snv.data import load_source, tiny_imagenet
 from snv.data.download import DownloadError, Remote, download
-from snv.data.locate import silent
+from snv.data.locate import Options, obtain, silent
 from snv.errors import UserError
 
 DATA = bytes(range(256)) * 4000
@@ -164,15 +163,10 @@ def test_without_download_the_error_says_which_file_to_put_where(name, file, cac
     assert file.format(cache) in str(error.value)
 
 
-def test_a_missing_file_is_fetched_into_the_data_folder(server, tmp_path, monkeypatch):
-    path = tmp_path / "data" / "mnist"
-    path.mkdir(parents=True)
-    monkeypatch.setattr(mnist, "MNIST", replace(mnist.MNIST, url=remote_url(server)))
-    with pytest.raises(UserError, match="404"):
-        load_source("mnist", data_dir=tmp_path / "data")
-    assert not list(path.glob("*.part"))
-    assert gzip.compress(b"") != b""
-
-
-def remote_url(server: Server) -> str:
-    return f"http://127.0.0.1:{server.server_port}/"
+def test_a_missing_file_is_fetched_into_the_data_folder_once(server, remote, tmp_path):
+    for _ in range(2):
+        path = obtain("The file", ["file.bin"], remote, Options(data_dir=tmp_path), folder="sub")
+        assert path == tmp_path / "sub" / "file.bin"
+        assert path.read_bytes() == DATA
+        path = obtain("The file", ["sub/file.bin"], remote, Options(data_dir=tmp_path))
+    assert len(server.asked) == 1

@@ -84,7 +84,7 @@ def training_speed(device: Any, seconds: float = 1.0) -> float:
     from snv.networks import build_network
 
     network = build_network("resnet18", (3, 32, 32), seed=0, width=16).to(device)
-    network.to(memory_format=torch.channels_last)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network.add_head(10)
     optimizer = torch.optim.Adam(network.parameters())
     images = torch.rand(64, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)

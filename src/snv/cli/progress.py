@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
@@ -49,11 +48,12 @@ class Bar:
             self._bars.remove_task(self._id)
             self._id = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Bar:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._remove()
-        self._bars.stop()
+        if self._bars.live.is_started:
+            self._bars.stop()

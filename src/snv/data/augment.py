@@ -54,7 +54,7 @@ class Preprocess:
         rng: torch.Generator | None = None,
         channels_last: bool = False,
     ) -> Ready:
-        images = standardised(pixels.to(device, non_blocking=True), self.mean, self.std)
+        images = standardised(pixels.to(device), self.mean, self.std)
         _, height, width = self.shape
         if rng is not None and self.augmentation == "resized-crop":
             images = resized_crop(images, (height, width), rng)

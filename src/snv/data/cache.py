@@ -40,7 +40,7 @@ class Decoding:
     images: Iterable[NDArray[np.uint8]]
 
 
-def fingerprint(paths: Iterable[Path]) -> str:
+def mark_of(paths: Iterable[Path]) -> str:
     """A digest of names, sizes and times of change: another one whenever a file was replaced, added or removed."""
     digest = hashlib.blake2b(digest_size=16)
     for path in paths:

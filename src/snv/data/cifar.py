@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snv.data.arrays import Arrays
-from snv.data.cache import Decoding, cached, fingerprint
+from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
 from snv.data.locate import Options, damaged, obtain
 from snv.data.task import Source
-from snv.errors import UserError
 
 SHAPE = (3, 32, 32)
 ADDRESS = "https://www.cs.toronto.edu/~kriz/"
@@ -82,7 +81,7 @@ def _load(variant: Variant, options: Options) -> Source:
     missing = next((file for file in inputs if not file.is_file()), None)
     if missing:
         raise damaged(path, f"{missing.name} is missing")
-    mark = fingerprint(inputs)
+    mark = mark_of(inputs)
     pool = cached(variant.name, path, SHAPE, mark, lambda: _decoding(variant, path), options.progress)
     return Arrays(
         variant.name, pool.images, pool.labels, pool.class_names, variant.mean, variant.std, augmentation="crop-flip"
@@ -124,10 +123,7 @@ def _files(variant: Variant, path: Path) -> dict[str, bytes]:
 def _field(files: dict[str, bytes], name: str, key: bytes, path: Path) -> Any:
     """One entry of one pickled dictionary."""
     try:
-        content = _Plain(io.BytesIO(files[name]), encoding="bytes").load()
-        return content[key]
-    except UserError:
-        raise
+        return _Plain(io.BytesIO(files[name]), encoding="bytes").load()[key]
     except Exception as error:  # a damaged pickle can fail in any way
         raise damaged(path, f"{name}: {error}") from None
 
@@ -148,7 +144,4 @@ class _Plain(pickle.Unpickler):
         try:
             return _ALLOWED[module, name]
         except KeyError:
-            raise UserError(
-                f"A CIFAR file wants to run {module}.{name}, which the official files never do. "
-                "Remove it and download the official archive."
-            ) from None
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, as no official file does") from None

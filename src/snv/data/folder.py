@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from snv.data.arrays import Arrays, from_arrays
-from snv.data.cache import Decoding, cached, fingerprint
+from snv.data.cache import Decoding, cached, mark_of
 from snv.data.images import decode
 from snv.data.locate import Options
 from snv.data.task import Source
@@ -36,7 +36,7 @@ def load_folder(path: Path, options: Options) -> Source:
     def decoding() -> Decoding:
         return Decoding(labels, tuple(classes), (decode(file, file, size) for file in files))
 
-    pool = cached("folder", root, (3, size, size), fingerprint(files), decoding, options.progress)
+    pool = cached("folder", root, (3, size, size), mark_of(files), decoding, options.progress)
     half = (0.5, 0.5, 0.5)
     return Arrays(f"folder:{path}", pool.images, pool.labels, pool.class_names, half, half, augmentation="crop-flip")
 
@@ -106,7 +106,7 @@ def load_npz(path: Path, options: Options) -> Source:
     """Arrays ``images`` and ``labels`` of a NumPy archive, as in `from_arrays`."""
     path = path.expanduser()
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             images, labels = (file[key] for key in ("images", "labels"))
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a file made by numpy.savez(path, images=…, labels=…).") from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from snv.errors import UserError
 
 
-def decode(file: IO[bytes] | Path, name: str | Path, size: int) -> NDArray[np.uint8]:
+def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.uint8]:
     """An image as (3, size, size): shorter side resized to ``size`` (bilinear, antialiased), then centre-cropped.
 
     Orientation follows the EXIF tag, and transparent parts become white.

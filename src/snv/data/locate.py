@@ -89,4 +89,5 @@ def obtain(title: str, patterns: Sequence[str], remote: Remote, options: Options
 
 def damaged(path: Path | str, why: object) -> UserError:
     """The answer to a file of a public dataset that cannot be read."""
-    return UserError(f"{path} is damaged or incomplete ({str(why).rstrip('.')}). Remove it and download it again.")
+    reason = (str(why) or type(why).__name__).splitlines()[0].rstrip(".:")
+    return UserError(f"{path} is damaged or incomplete ({reason}). Remove it and download it again.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snv.data.arrays import Arrays
-from snv.data.cache import Decoding, cached, fingerprint
+from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
 from snv.data.locate import Options, damaged, obtain
 from snv.data.task import Source
@@ -94,7 +94,7 @@ def _load(variant: Variant, options: Options) -> Source:
         variant.name,
         paths[0],
         (1, SIDE, SIDE),
-        fingerprint(paths),
+        mark_of(paths),
         lambda: _decoding(variant, paths),
         options.progress,
     )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snv.data.arrays import Arrays
-from snv.data.cache import Decoding, cached, fingerprint
+from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
 from snv.data.images import decode
 from snv.data.locate import Options, damaged, obtain
@@ -44,7 +44,7 @@ def load(options: Options) -> Source:
     path = obtain("Tiny-ImageNet", PATTERNS, REMOTE, options)
     size = options.size or SIZE
     inputs = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    mark = fingerprint(inputs)
+    mark = mark_of(inputs)
     pool = cached("tiny-imagenet", path, (3, size, size), mark, lambda: _decoding(path, size), options.progress)
     return Arrays("tiny-imagenet", pool.images, pool.labels, pool.class_names, MEAN, STD, augmentation="crop-flip")
 

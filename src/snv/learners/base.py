@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ class NoConfig:
     """A method without settings of its own."""
 
 
-class Learner(ABC):
+class Learner:
     """A method of continual learning; the default is plain training of the current task.
 
     The engine calls, for each task: `begin_task`; then for each stage `begin_stage`, steps and epochs, `end_stage`;
@@ -133,12 +132,13 @@ class Learner(ABC):
 
         A block not learned yet is answered by the head it will start from.
         """
+        logits: Logits
         if block is None:
-            return self.network(images)
-        if block in self.blocks:
-            return self.network(images, self.blocks.index(block))
-        head = self.network.fresh_head(block.start, len(block))
-        logits: Logits = head(self.network.features(images))
+            logits = self.network(images)
+        elif block in self.blocks:
+            logits = self.network(images, self.blocks.index(block))
+        else:
+            logits = self.network.fresh_head(block.start, len(block))(self.network.features(images))
         return logits
 
     def predict(self, images: Images, block: range | None) -> Labels:

@@ -69,4 +69,4 @@ class Record:
 
 
 def _with_none(array: Matrix) -> Any:
-    return np.where(np.isnan(array), None, array.astype(object)).tolist()  # type: ignore[arg-type]
+    return [_with_none(row) for row in array] if array.ndim > 1 else [None if np.isnan(x) else float(x) for x in array]

@@ -213,7 +213,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: TrainSettings) 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> Tensor:
     """One step downhill; returns the loss it started from."""
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()

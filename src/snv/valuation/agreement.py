@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -10,8 +12,10 @@ from torch import Tensor
 from snv.errors import UserError
 from snv.shapes import Indices, Values
 
+Number: TypeAlias = int | float  # the shape checker, unlike mypy, does not take an int for a float
 
-def how_many(k: float, n: int) -> int:
+
+def how_many(k: Number, n: int) -> int:
     """k players if k is an integer, ⌊k·n⌋ (at least one) if it is a share."""
     if isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= n:
         return k
@@ -20,19 +24,19 @@ def how_many(k: float, n: int) -> int:
     raise UserError(f"k is a number of players from 1 to {n}, or a share of them in (0, 1]; got {k!r}. Try 0.1.")
 
 
-def top_k(values: Values, k: float) -> Indices:
+def top_k(values: Values, k: Number) -> Indices:
     """The k players of largest (signed) value, best first; ties go to the lower index, unknown values come last."""
     order = torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
     return order[: how_many(k, len(values))]
 
 
-def top_k_precision(estimate: Values, truth: Values, k: float) -> float:
+def top_k_precision(estimate: Values, truth: Values, k: Number) -> float:
     """The share of the estimated top-k that is in the true top-k."""
     chosen, right = top_k(estimate, k), top_k(truth, k)
     return float(torch.isin(chosen, right).double().mean())
 
 
-def regret(estimate: Values, truth: Values, k: float) -> float:
+def regret(estimate: Values, truth: Values, k: Number) -> float:
     """φ_(k) − min φ_i over the chosen: how much worse the worst choice is than the last one that deserved a place."""
     return float(truth[top_k(truth, k)[-1]] - truth[top_k(estimate, k)].min())
 
@@ -69,6 +73,6 @@ def relative_error(estimate: Values, truth: Values) -> float:
     return float(((estimate - truth) ** 2).mean() / truth.double().var(correction=0))
 
 
-def split_half_overlap(halves: Float[Tensor, "2 n"], k: float) -> float:
+def split_half_overlap(halves: Float[Tensor, "2 n"], k: Number) -> float:
     """The share of one half's top-k that the other, independent half chooses too."""
     return top_k_precision(halves[0], halves[1], k)

@@ -15,12 +15,12 @@ from snv.errors import UserError, unknown
 from snv.files import State
 from snv.seeding import generator
 from snv.shapes import Indices
-from snv.valuation.agreement import how_many
-from snv.valuation.game import Game
+from snv.valuation.agreement import Number, how_many
+from snv.valuation.game import Coalitions, Game, Payoffs
 from snv.valuation.moments import Halves
 from snv.valuation.result import Valuation
 
-Progress = Callable[[str, float, float], None]
+Progress = Callable[[str, Number, Number], None]
 """progress(phase, done, total), called after every draw."""
 
 
@@ -34,8 +34,8 @@ def require(ok: bool, message: str) -> None:
 class Budget:
     """Limits of one call. They are looked at before every chunk of work, so the last chunk may end a little late."""
 
-    max_evaluations: float = math.inf  # in V(S) on all data; a gradient counts 3
-    max_seconds: float = math.inf
+    max_evaluations: Number = math.inf  # in V(S) on all data; a gradient counts 3
+    max_seconds: Number = math.inf
     stop: Callable[[], bool] | None = None  # asked before every chunk; True ends with the estimate so far
     clock: Callable[[], float] = time.monotonic
 
@@ -51,7 +51,7 @@ UNLIMITED = Budget()
 class Settings:
     """What every estimator is told; each adds its own. ``may_change`` names what a continued run may set anew."""
 
-    k: float = 0.1  # the top-k the values are for: a share, or a number of players
+    k: Number = 0.1  # the top-k the values are for: a share, or a number of players
 
     may_change: ClassVar[frozenset[str]] = frozenset({"chunk"})
 
@@ -96,10 +96,15 @@ class Meter:
         """Evaluations of this call and of those it continues."""
         return self._earlier + self.spent
 
-    def affordable(self, cost: float) -> bool:
+    def affordable(self, cost: Number) -> bool:
         return self.spent + cost <= self.budget.max_evaluations * (1 + 1e-9)
 
-    def need(self, cost: float, what: str) -> None:
+    def how_often(self, cost: Number, most: int) -> int:
+        """How often ``cost`` can still be paid, at least once and at most ``most`` times."""
+        left = self.budget.max_evaluations * (1 + 1e-9) - self.spent
+        return max(1, int(min(most, left / max(cost, 1e-12))))
+
+    def need(self, cost: Number, what: str) -> None:
         """Refuse at once what can never give an answer."""
         if not self.affordable(cost):
             raise UserError(
@@ -107,7 +112,7 @@ class Meter:
                 f"which takes {cost:g}. Allow at least that many, or choose a cheaper method."
             )
 
-    def check(self, cost: float = 0.0) -> None:
+    def check(self, cost: Number = 0.0) -> None:
         """Go on only if another ``cost`` evaluations are allowed, time is left and nobody asked to stop."""
         if not self.affordable(cost):
             raise Stop("max_evaluations reached")
@@ -115,6 +120,11 @@ class Meter:
             raise Stop("max_seconds reached")
         if self.budget.stop is not None and self.budget.stop():
             raise Stop("stopped by the caller")
+
+    def values(self, coalitions: Coalitions, rows: Indices | None = None) -> Payoffs:
+        """V(S) of each coalition, if they can be paid for."""
+        self.check(len(coalitions) * (1.0 if rows is None else len(rows) / self.game.n_examples))
+        return self.game.values(coalitions, rows)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -129,7 +139,7 @@ class Meter:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.budget.clock() - started
 
-    def report(self, done: float, total: float) -> None:
+    def report(self, done: Number, total: Number) -> None:
         if self.progress is not None:
             self.progress(self._phase, done, total)
 

@@ -103,8 +103,7 @@ def gradient_draws(meter: Meter, settings: GradientSettings, seed: int, halves: 
             draws = range(halves.draws, halves.draws + pairs)
             gates = torch.cat([gates_of_pair(game.n, settings, seed, draw) for draw in draws])
             slopes, _ = game.gradient(gates, rows)
-            for x in slopes.double().cpu().reshape(pairs, 2, game.n).mean(1):
-                halves = halves.add(x)
+            halves = halves.extend(slopes.double().cpu().reshape(pairs, 2, game.n).mean(1))
             meter.report(halves.draws, total)
     return halves
 

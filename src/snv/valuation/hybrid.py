@@ -250,7 +250,7 @@ class Flips:
         return Flips(band, Halves.none(len(band)), Moments.none(len(band)))
 
     def add(self, x: Vector) -> Flips:
-        return Flips(self.band, self.plain.add(x), self.centred.add(x - x.mean()))
+        return Flips(self.band, self.plain.add(x), self.centred.extend((x - x.mean())[None]))
 
     def merge(self, other: Flips) -> Flips:
         return Flips(self.band, self.plain.merge(other.plain), self.centred.merge(other.centred))

@@ -35,14 +35,18 @@ class Moments:
         count = torch.full((observations.shape[1],), len(observations), dtype=torch.int64)
         return Moments(count, mean, ((observations - mean) ** 2).sum(0))
 
-    def add(self, x: Float64[Tensor, " m"], players: Indices | None = None) -> Moments:
-        """One more observation of each of ``players`` (of everyone if None), as in Welford (1962)."""
-        at = torch.arange(len(self.count)) if players is None else players
+    def extend(self, xs: Float64[Tensor, "m p"], players: Indices | None = None) -> Moments:
+        """Further observations of each of ``players`` (of everyone if None), one after the other (Welford, 1962).
+
+        Not by `merge`: so the bits of the result do not depend on how many observations arrive at a time.
+        """
+        at = slice(None) if players is None else players
         count, mean, m2 = self.count.clone(), self.mean.clone(), self.m2.clone()
-        count[at] += 1
-        step = x - mean[at]
-        mean[at] += step / count[at]
-        m2[at] += step * (x - mean[at])
+        for x in xs:
+            count[at] += 1
+            step = x - mean[at]
+            mean[at] += step / count[at]
+            m2[at] += step * (x - mean[at])
         return Moments(count, mean, m2)
 
     def merge(self, other: Moments) -> Moments:
@@ -91,11 +95,15 @@ class Halves:
     def none(n: int) -> Halves:
         return Halves(Moments.none(n), Moments.none(n))
 
-    def add(self, x: Float64[Tensor, " m"], players: Indices | None = None) -> Halves:
-        """The next draw, credited to the half whose turn it is."""
-        if self.draws % 2 == 0:
-            return Halves(self.even.add(x, players), self.odd, self.draws + 1)
-        return Halves(self.even, self.odd.add(x, players), self.draws + 1)
+    def extend(self, xs: Float64[Tensor, "m p"], players: Indices | None = None) -> Halves:
+        """The next draws, credited to the two halves in turn."""
+        first = self.draws % 2
+        even, odd = self.even.extend(xs[first::2], players), self.odd.extend(xs[1 - first :: 2], players)
+        return Halves(even, odd, self.draws + len(xs))
+
+    def add(self, x: Float64[Tensor, " p"], players: Indices | None = None) -> Halves:
+        """The next draw."""
+        return self.extend(x[None], players)
 
     def merge(self, other: Halves) -> Halves:
         return Halves(self.even.merge(other.even), self.odd.merge(other.odd), self.draws + other.draws)

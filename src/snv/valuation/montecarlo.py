@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from snv.seeding import generator
@@ -65,7 +66,7 @@ class MonteCarloSettings(Settings):
     def cost(self, game: Game) -> float:
         """Evaluations of one observation; the ends of an order are known if it is evaluated on all data."""
         orders, share = (2 if self.antithetic else 1), share_of_data(game, self.minibatch)
-        return orders * (game.n - 1) if share == 1.0 else share * (orders * (game.n - 1) + 2)
+        return float(orders * (game.n - 1)) if share == 1.0 else share * (orders * (game.n - 1) + 2)
 
 
 def permutation_values(game: Game, n_permutations: int, seed: int) -> Vector:
@@ -92,31 +93,31 @@ def prefixes(order: Indices, sizes: Indices) -> Coalitions:
     return order.argsort()[None, :] < sizes[:, None]
 
 
-def permutation_marginals(payoff: Payoff, order: Indices, limits: tuple[float, float], chunk: int) -> Vector:
-    """The marginal contribution of every player along one order, with V(M) and V(∅) given as ``limits``."""
+def permutation_marginals(
+    payoff: Payoff, orders: Int64[Tensor, "o n"], limits: tuple[float, float], chunk: int
+) -> Float64[Tensor, "o n"]:
+    """The marginal contribution of every player along each order, with V(M) and V(∅) given as ``limits``."""
     v_all, v_none = limits
-    inner = [payoff(prefixes(order, sizes)) for sizes in torch.split(torch.arange(1, len(order)), chunk)]
-    heights = torch.cat(
-        [torch.tensor([v_none], dtype=torch.float64), *inner, torch.tensor([v_all], dtype=torch.float64)]
-    )
-    marginals = torch.empty(len(order), dtype=torch.float64)
-    marginals[order] = heights.diff()
-    return marginals
+    n_orders, n = orders.shape
+    places, inner = orders.argsort(1), max(1, n - 1)
+    heights = torch.empty(n_orders * (n - 1), dtype=torch.float64)
+    for at in torch.split(torch.arange(len(heights)), chunk):
+        heights[at] = payoff(places[at // inner] < (at % inner + 1)[:, None])
+    first, last = (torch.full((n_orders, 1), v, dtype=torch.float64) for v in (v_none, v_all))
+    steps = torch.cat([first, heights.reshape(n_orders, n - 1), last], 1).diff(dim=1)
+    return torch.empty_like(steps).scatter_(1, orders, steps)
 
 
 def payoff_of_draw(
     meter: Meter, limits: tuple[float, float], minibatch: int | None, seed: int, draw: int
 ) -> tuple[Payoff, tuple[float, float]]:
     """V on the examples of one draw, and its V(M) and V(∅); the clock is looked at before every call."""
-    game, rows = meter.game, rows_of_draw(meter.game, minibatch, seed, draw)
-
-    def payoff(coalitions: Coalitions) -> Payoffs:
-        meter.check(len(coalitions) * share_of_data(game, minibatch))
-        return game.values(coalitions, rows)
-
+    rows = rows_of_draw(meter.game, minibatch, seed, draw)
+    payoff = partial(meter.values, rows=rows)
     if rows is None:
         return payoff, limits
-    v_all, v_none = payoff(prefixes(torch.arange(game.n), torch.tensor([game.n, 0]))).tolist()
+    everyone = torch.ones(1, meter.game.n, dtype=torch.bool)
+    v_all, v_none = payoff(torch.cat([everyone, ~everyone])).tolist()
     return payoff, (v_all, v_none)
 
 
@@ -132,18 +133,20 @@ def montecarlo(
     """φ̂_i = mean over whole random orders of V(before i ∪ i) − V(before i) (Eq. 10): unbiased, and Σφ̂ is exact."""
     state = state_of(resume, "montecarlo", seed, settings, game)
     halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
-    cost = settings.cost(game)
+    cost, limited = settings.cost(game), share_of_data(game, settings.minibatch) < 1.0
     meter.need(cost + 2 * (resume is None), "one permutation")
     limits = ends(game, resume)
     with meter.phase("permutations"):
         while halves.draws < settings.observations:
             meter.check(cost)
+            many = 1 if limited else meter.how_often(cost, max(1, settings.chunk // game.n))
+            draws = range(halves.draws, min(halves.draws + many, settings.observations))
             payoff, own_limits = payoff_of_draw(meter, limits, settings.minibatch, seed, halves.draws)
-            order = order_of_draw(game.n, seed, halves.draws)
-            x = permutation_marginals(payoff, order, own_limits, settings.chunk)
+            orders = torch.stack([order_of_draw(game.n, seed, draw) for draw in draws])
+            xs = permutation_marginals(payoff, orders, own_limits, settings.chunk)
             if settings.antithetic:
-                x = (x + permutation_marginals(payoff, order.flip(0), own_limits, settings.chunk)) / 2
-            halves = halves.add(x)
+                xs = (xs + permutation_marginals(payoff, orders.flip(1), own_limits, settings.chunk)) / 2
+            halves = halves.extend(xs)
             meter.report(halves.draws, settings.observations)
     return summary("montecarlo", seed, settings, meter, limits, halves, state)
 
@@ -176,7 +179,7 @@ class TruncatedSettings(Settings):
     def most(self, game: Game) -> float:
         """Evaluations of one order that is not cut short."""
         share = share_of_data(game, self.minibatch)
-        return game.n - 1 if share == 1.0 else share * (game.n + 1)
+        return game.n - 1.0 if share == 1.0 else share * (game.n + 1)
 
 
 @dataclass(frozen=True)

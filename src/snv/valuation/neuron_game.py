@@ -22,14 +22,16 @@ from snv.valuation.prefix import Plan, Replay, traced
 
 log = logging.getLogger(__name__)
 
-ROWS = 128  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
+ROWS = 32  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
+MEMORY = {"cpu": 2**27}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
+ELSEWHERE = 2**30
 BLOCK = 512  # coalitions laid out at once
 
 
 class NeuronGame(Game):
     """V(S): the score of ``model`` on ``images`` with every neuron outside S held at its mean response.
 
-    ``memory`` bounds the activations alive at once, in bytes: as many coalitions and examples share a forward pass
+    ``memory`` bounds the activations alive at once, in bytes (128 MiB on a processor, 1 GiB elsewhere): as many coalitions and examples share a forward pass
     as fit, and at least one of each. What coalitions have in common is computed once wherever the model can be traced
     (``shares_prefixes``), so flips, and coalitions that grow along a permutation, cost a fraction of a forward pass.
     """
@@ -47,12 +49,13 @@ class NeuronGame(Game):
         means: Means | None = None,
         groups: Tensor | None = None,
         forward: Forward | None = None,
-        memory: int = 2**30,
+        memory: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
         if len(images) == 0 or len(images) != len(labels):
             raise ValueError(f"every image needs a label, and there must be some; got {len(images)} and {len(labels)}")
-        self.model, self.images, self.labels, self.memory = model, images, labels, memory
+        self.model, self.images, self.labels = model, images, labels
+        self.memory = memory or MEMORY.get(images.device.type, ELSEWHERE)
         self.forward: Forward = forward or model
         self.neurons = neurons or find_neurons(model, images[:2], forward=forward)
         self.n, self.n_examples = self.neurons.n, len(labels)
@@ -130,7 +133,7 @@ class NeuronGame(Game):
         return torch.cat(slopes), torch.cat(values)
 
     def _slopes(self, gates: Gates, rows: Indices, at_once: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """The same for as many coalitions as fit: v's slope in the logits, pulled back ``at_once`` examples at a time."""
+        """The same for as many coalitions as fit: v's slope in the logits, pulled back ``at_once`` rows at a time."""
         leaves = [part.to(self.means).clone().requires_grad_() for _, part in self.neurons.by_layer(gates)]
         chunks = torch.split(rows, at_once)
         parts: Iterable[Tensor] = (self._gated_logits(leaves, chunk) for chunk in chunks)  # one graph at a time

@@ -14,7 +14,7 @@ from torch import Tensor
 from snv.errors import UserError
 from snv.files import State, load_state, save_state
 from snv.shapes import Indices
-from snv.valuation.agreement import split_half_overlap, top_k
+from snv.valuation.agreement import Number, split_half_overlap, top_k
 from snv.valuation.intervals import asymptotic_radius, normal_quantile, t_radius
 from snv.valuation.moments import Halves, Vector
 
@@ -70,7 +70,7 @@ class Valuation:
         """The share of one half's top-k that the other half chooses too; not-a-number if there are no halves."""
         return math.nan if self.halves is None else split_half_overlap(self.halves, self.k)
 
-    def top_k(self, k: float | None = None) -> Indices:
+    def top_k(self, k: Number | None = None) -> Indices:
         """The k (a number, or a share) players of largest signed value, best first."""
         return top_k(self.values, self.k if k is None else k)
 

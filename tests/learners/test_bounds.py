@@ -1,0 +1,123 @@
+"""SGD forgets, Joint does not; what each must be and must not be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_learner_contract import assert_same
+from toy import around, learn, make, toy_stream
+
+from snv.files import cloned
+from snv.learners.joint import losses_by_own_head
+from snv.protocol.evaluate import accuracy
+from snv.training.loop import Training
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_with_one_task_SGD_and_Joint_are_bit_identical(scenario):
+    stream = toy_stream(1)
+    states = []
+    for name in ("sgd", "joint"):
+        learner = make(name, scenario, stream)
+        learn(learner, stream, 0)
+        states.append(learner.state_dict())
+    assert_same(*states)
+
+
+def test_SGD_in_CIL_answers_everything_with_the_newest_classes():
+    stream = toy_stream()
+    learner = make("sgd", "cil", stream)
+    learn(learner, stream, 0)
+    learn(learner, stream, 1)
+    assert accuracy(learner, stream.test(0), stream.blocks[0], around(learner)) < 50
+    assert accuracy(learner, stream.test(1), stream.blocks[1], around(learner)) > 90
+
+
+def test_in_TIL_other_heads_are_untouched_but_the_body_moves():
+    stream = toy_stream()
+    learner = make("sgd", "til", stream)
+    learn(learner, stream, 0)
+    before = cloned(dict(learner.network.state_dict()))
+    learn(learner, stream, 1)
+    after = learner.network.state_dict()
+    assert torch.equal(after["heads.0.weight"], before["heads.0.weight"])
+    assert torch.equal(after["heads.0.bias"], before["heads.0.bias"])
+    assert any(not torch.equal(after[k], v) for k, v in before.items() if k.startswith("body"))
+
+
+def test_in_CIL_old_heads_do_move():
+    stream = toy_stream()
+    learner = make("sgd", "cil", stream)
+    learn(learner, stream, 0)
+    before = learner.network.heads[0].weight.detach().clone()
+    learn(learner, stream, 1)
+    assert not torch.equal(before, learner.network.heads[0].weight)
+
+
+def test_training_only_on_the_new_classes_is_another_method():
+    stream = toy_stream()
+    results = []
+    for scope in ("seen", "new"):
+        learner = make("sgd", "cil", stream, ce_scope=scope)
+        learn(learner, stream, 0)
+        learn(learner, stream, 1)
+        results.append(learner.network.heads[0].weight.detach().clone())
+    assert not torch.equal(*results)
+
+
+def test_the_joint_loader_holds_exactly_the_images_of_all_tasks_so_far():
+    stream = toy_stream()
+    for t in range(3):
+        task = stream.upto(t)
+        assert len(task.train) == sum(len(stream.task(s).train) for s in range(t + 1))
+        assert set(task.train.labels.tolist()) == set(range(stream.blocks[t].stop))
+
+
+def test_Joint_starts_every_step_from_the_same_weights():
+    stream = toy_stream()
+    learner = make("joint", "cil", stream)
+    learn(learner, stream, 0)
+    learner.begin_task(stream.upto(1))
+    fresh = make("joint", "cil", stream)
+    fresh.begin_task(stream.upto(0))
+    body = {k: v for k, v in learner.network.state_dict().items() if not k.startswith("heads.1")}
+    assert_same(body, dict(fresh.network.state_dict()))
+
+
+def test_Joint_does_not_forget_where_SGD_does():
+    stream = toy_stream()
+    final = {}
+    for name in ("sgd", "joint"):
+        learner = make(name, "cil", stream, epochs=20)
+        for t in range(3):
+            learn(learner, stream, t)
+        final[name] = sum(accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(3)) / 3
+    assert final["joint"] > 80
+    assert final["sgd"] < 50
+
+
+def test_in_TIL_every_image_is_scored_within_its_own_head():
+    logits = torch.tensor([[1.0, 2.0, 30.0, 40.0], [50.0, 60.0, 1.0, 3.0]])
+    blocks = [range(0, 2), range(2, 4)]
+    losses = losses_by_own_head(logits, torch.tensor([1, 2]), blocks)
+    expected = torch.log1p(torch.exp(torch.tensor([-1.0, 2.0])))
+    torch.testing.assert_close(losses, expected)
+
+
+def test_a_future_head_never_receives_a_gradient():
+    stream = toy_stream()
+    learner = make("sgd", "til", stream)
+    learn(learner, stream, 0)
+    images = torch.randn(4, 1, 8, 8)
+    learner.network.eval()
+    before = learner.logits(images, stream.blocks[2])
+    assert len(learner.network.heads) == 1
+    task = stream.task(1).without_test()
+    learner.begin_task(task)
+    stage = learner.stage(task, 0)
+    Training(learner, task, stage, around(learner)).run()
+    learner.begin_task(stream.task(2).without_test())
+    head = learner.network.heads[2]
+    fresh = learner.network.fresh_head(stream.blocks[2].start, 2)
+    assert torch.equal(head.weight, fresh.weight)
+    assert before.shape == (4, 2)

@@ -1,0 +1,130 @@
+"""What holds for every method in every scenario it can do; the registry supplies the cases."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+import torch
+from toy import around, learn, make, toy_stream
+
+from snv.files import cloned, load_state, save_state
+from snv.learners import LEARNERS
+from snv.protocol.evaluate import accuracy
+
+CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.scenarios]
+pytestmark = pytest.mark.parametrize(("name", "scenario"), CASES, ids=[f"{n}-{s}" for n, s in CASES])
+
+
+def matrix(learner, stream):
+    rows = []
+    for t in range(len(stream)):
+        learn(learner, stream, t)
+        rows.append([accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(t + 1)])
+    return rows
+
+
+def test_the_task_just_learned_is_answered_better_than_by_chance(name, scenario):
+    stream = toy_stream()
+    for t, row in enumerate(matrix(make(name, scenario, stream), stream)):
+        assert row[t] > 70, f"task {t + 1}"
+
+
+def test_the_same_seed_gives_the_same_matrix_and_weights(name, scenario):
+    stream = toy_stream()
+    first, second = (make(name, scenario, stream) for _ in range(2))
+    assert matrix(first, stream) == matrix(second, stream)
+    assert_same(first.state_dict(), second.state_dict())
+
+
+def test_another_seed_gives_other_weights(name, scenario):
+    stream = toy_stream()
+    first, second = make(name, scenario, stream, seed=0), make(name, scenario, stream, seed=1)
+    for learner in (first, second):
+        learn(learner, stream, 0)
+    with pytest.raises(AssertionError):
+        assert_same(first.state_dict(), second.state_dict())
+
+
+def test_saved_and_loaded_it_predicts_the_same_and_learns_on_the_same(name, scenario, tmp_path: Path):
+    stream = toy_stream()
+    original = make(name, scenario, stream)
+    learn(original, stream, 0)
+    learn(original, stream, 1)
+    save_state(tmp_path / "state.safetensors", original.state_dict())
+    copy = make(name, scenario, stream)
+    copy.load_state_dict(load_state(tmp_path / "state.safetensors"))
+    images = torch.randn(5, 1, 8, 8)
+    for learner in (original, copy):
+        learner.network.eval()
+    block = stream.blocks[0] if scenario == "til" else None
+    assert torch.equal(original.logits(images, block), copy.logits(images, block))
+    for learner in (original, copy):
+        learn(learner, stream, 2)
+    assert_same(original.state_dict(), copy.state_dict())
+
+
+def test_a_prediction_changes_nothing(name, scenario):
+    stream = toy_stream()
+    learner = make(name, scenario, stream)
+    learn(learner, stream, 0)
+    before = cloned(learner.state_dict())
+    accuracy(learner, stream.test(0), stream.blocks[0], around(learner))
+    accuracy(learner, stream.test(1), stream.blocks[1], around(learner))
+    assert_same(learner.state_dict(), before)
+
+
+def test_no_image_of_a_task_can_be_reached_once_it_is_over_unless_a_memory_is_declared(name, scenario):
+    if LEARNERS[name].memory != "none":
+        pytest.skip("declares a memory")
+    stream = toy_stream()
+    learner = make(name, scenario, stream)
+    learn(learner, stream, 0)
+    pixels = {id(x) for x in reachable(learner) if isinstance(x, torch.Tensor) and x.dtype == torch.uint8}
+    assert not pixels
+
+
+def test_a_stream_can_not_be_reached_from_a_learner_or_its_task(name, scenario):
+    stream = toy_stream()
+    learner = make(name, scenario, stream)
+    task = stream.task(0).without_test()
+    learner.begin_task(task)
+    for start in (learner, task):
+        assert not any(x is stream or x is stream.source for x in reachable(start))
+
+
+def reachable(start: object) -> list[object]:
+    """Every object that can be got at from ``start`` through attributes, items and views (not through code)."""
+    seen: dict[int, object] = {}
+    waiting = [start]
+    while waiting:
+        x = waiting.pop()
+        if (
+            id(x) in seen
+            or isinstance(x, type)
+            or type(x).__name__ in {"module", "function", "builtin_function_or_method"}
+        ):
+            continue
+        seen[id(x)] = x
+        if isinstance(x, torch.Tensor) and x._base is not None:
+            waiting.append(x._base)
+        waiting.extend(gc.get_referents(x))
+    return list(seen.values())
+
+
+def assert_same(a, b) -> None:
+    """Bit-identical states."""
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    elif isinstance(a, list):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_same(x, y)
+    elif isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    else:
+        assert a == b

@@ -1,0 +1,54 @@
+"""A stream that learns in a second: pictures of 8 × 8 pixels, one bright spot per class."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from snv.data import Preprocess, TaskStream, from_arrays
+from snv.learners import LEARNERS, Learner, Setting
+from snv.networks import build_network
+from snv.training.loop import Surroundings, Training
+from snv.training.settings import TrainSettings
+
+
+def toy_stream(n_tasks: int = 3, seed: int = 0) -> TaskStream:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(2 * n_tasks), 30)
+    images = rng.integers(0, 60, (len(labels), 8, 8), dtype=np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        row, column = divmod(int(label), 3)
+        image[2 * row : 2 * row + 3, 2 * column : 2 * column + 3] += 150
+    return TaskStream(from_arrays(images, labels), n_tasks, seed)
+
+
+def make(name: str, scenario: str, stream: TaskStream, epochs: int = 8, seed: int = 0, **config: object) -> Learner:
+    kind = LEARNERS[name]
+    setting = Setting(
+        network=build_network("mlp", stream.source.shape, seed, hidden=[24]),
+        scenario=scenario,
+        train=TrainSettings(epochs=epochs, batch_size=16, lr=5e-3, patience=4, precision="fp32"),
+        preprocess=Preprocess.of(stream.source),
+        device=torch.device("cpu"),
+        seed=seed,
+        n_tasks=len(stream),
+    )
+    return kind(setting, kind.Config(**config))
+
+
+def around(learner: Learner) -> Surroundings:
+    return Surroundings(learner.setting.seed, learner.setting.device, learner.setting.preprocess)
+
+
+def learn(learner: Learner, stream: TaskStream, t: int) -> None:
+    """One task, as the engine does it."""
+    task = (stream.upto(t) if learner.sees == "all tasks" else stream.task(t)).without_test()
+    learner.begin_task(task)
+    index = 0
+    while (stage := learner.stage(task, index)) is not None:
+        learner.begin_stage(task, stage)
+        Training(learner, task, stage, around(learner)).run()
+        learner.end_stage(task, stage)
+        index += 1
+    learner.end_task(task)
+    task.close()

@@ -1,0 +1,81 @@
+"""A config says what it wants in TOML or key=value; a mistake is answered with one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snv.config import RunConfig, build, load_config
+from snv.errors import UserError
+
+EXAMPLE = """
+method = "joint"
+scenario = "cil"
+seed = 3
+[data]
+name = "digits"
+tasks = [4, 3, 3]
+[train]
+lr = 0.01
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_file_and_overrides_make_one_config(tmp_path):
+    config = load_config(write(tmp_path / "a.toml", EXAMPLE), ["train.lr=0.1", "data.size=8", "data.name=folder:/x"])
+    assert (config.method, config.scenario, config.seed) == ("joint", "cil", 3)
+    assert config.data.tasks == (4, 3, 3)
+    assert (config.train.lr, config.data.size, config.data.name) == (0.1, 8, "folder:/x")
+
+
+def test_a_config_written_out_and_read_again_is_the_same():
+    config = load_config(None, ["method=sgd", "learner.ce_scope=new", "data.tasks=[2, 3]"])
+    assert build(RunConfig, config.as_dict()).as_dict() == config.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("override", "answer"),
+    [
+        ("train.lrr=1", r"no setting in \[train\] called 'lrr'\. Did you mean 'lr'\?"),
+        ("metod=sgd", r"no setting called 'metod'\. Did you mean 'method'\?"),
+        ("learner.ce_scop=new", r"no setting in \[learner\] called 'ce_scop'\. Did you mean 'ce_scope'\?"),
+        ("method=sdg", r"no method called 'sdg'\. Did you mean 'sgd'\?"),
+        ("scenario=dil", r"scenario: input should be 'til' or 'cil'; got 'dil'"),
+        ("train.lr=fast", r"train\.lr: .* got 'fast'"),
+        ("train.lr=-1", r"train\.lr, the learning rate, is a positive number; got -1"),
+        ("data.tasks=many", r"data\.tasks: .* got 'many'"),
+        ("train=5", r"train is a table of settings"),
+        ("seed.x=5", r"seed: .*|single value"),
+        ("nonsense", r"An override looks like train\.lr=0\.01; got 'nonsense'"),
+    ],
+)
+def test_a_mistake_is_named_with_the_nearest_right_thing(override, answer):
+    with pytest.raises(UserError, match=answer):
+        load_config(None, [override])
+
+
+def test_a_file_that_is_not_TOML_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"bad\.toml is not a readable TOML file"):
+        load_config(write(tmp_path / "bad.toml", "a = = 1"))
+    with pytest.raises(UserError, match=r"no config file .*missing\.toml"):
+        load_config(tmp_path / "missing.toml")
+
+
+def test_every_config_in_the_repository_is_valid():
+    configs = sorted((Path(__file__).parents[1] / "configs").glob("*.toml"))
+    assert configs
+    for path in configs:
+        load_config(path)
+
+
+def test_a_method_that_cannot_do_a_scenario_says_which_it_can(monkeypatch):
+    from snv.learners import SGD
+
+    monkeypatch.setattr(SGD, "scenarios", ("til",))
+    with pytest.raises(UserError, match=r"sgd cannot do CIL: it works only in TIL\. Use --scenario til"):
+        load_config(None, ["method=sgd", "scenario=cil"])
