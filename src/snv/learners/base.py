@@ -103,27 +103,36 @@ class Learner:
     def set_training(self, training: bool, stage: Stage) -> None:
         self.network.train(training)
 
-    def loss(self, batch: Batch) -> Tensor:
-        """What a step minimises."""
-        return self.task_losses(batch.images, batch.labels).mean()
-
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update; returns the loss."""
         with self.setting.autocast():
             loss = self.loss(batch)
         return descend(loss, optimizer, batch.stage.settings.clip_norm)
 
-    def task_losses(self, images: Images, labels: Labels) -> Tensor:
-        """Cross-entropy of each image: over all classes seen (CIL) or within the current task's head (TIL)."""
-        task, block = len(self.blocks) - 1, self.blocks[-1]
-        if self.setting.scenario == "cil":
-            return F.cross_entropy(self.network(images).float(), labels, reduction="none")
-        return F.cross_entropy(self.network(images, task).float(), labels - block.start, reduction="none")
+    def loss(self, batch: Batch) -> Tensor:
+        """What a step minimises."""
+        return self.task_losses(self.task_logits(batch.images), batch.labels).mean()
+
+    def task_logits(self, images: Images) -> Logits:
+        """Of all classes seen (CIL) or of the current task's head (TIL)."""
+        return self.logits(images, self.blocks[-1] if self.setting.scenario == "til" else None)
+
+    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
+        """Cross-entropy of each image within what `task_logits` gives."""
+        return F.cross_entropy(logits.float(), labels - self._offset(), reduction="none")
+
+    def n_right(self, logits: Logits, labels: Labels) -> Tensor:
+        """How many images `task_logits` answers right."""
+        return (logits.argmax(1) + self._offset() == labels).sum()
 
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """Mean loss and number of right answers on validation images of the current task."""
-        loss = self.task_losses(images, labels).mean()
-        return loss, (self.predict(images, self._block_if_known()) == labels).sum()
+        logits = self.task_logits(images)
+        return self.task_losses(logits, labels).mean(), self.n_right(logits, labels)
+
+    def _offset(self) -> int:
+        """The first class that `task_logits` speaks of."""
+        return self.blocks[-1].start if self.setting.scenario == "til" else 0
 
     # ---- prediction
 
@@ -144,9 +153,6 @@ class Learner:
     def predict(self, images: Images, block: range | None) -> Labels:
         """Global class indices."""
         return self.logits(images, block).argmax(1) + (0 if block is None else block.start)
-
-    def _block_if_known(self) -> range | None:
-        return self.blocks[-1] if self.setting.scenario == "til" else None
 
     # ---- what is kept
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from snv.learners.base import Learner
-from snv.shapes import Images, Labels
+from snv.shapes import Labels, Logits
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class SGD(Learner):
     paper = "the paper's lower bound"
     Config: ClassVar[type] = SGDConfig
 
-    def task_losses(self, images: Images, labels: Labels) -> Tensor:
+    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
         if self.setting.scenario == "til" or self.config.ce_scope == "seen":
-            return super().task_losses(images, labels)
+            return super().task_losses(logits, labels)
         block = self.blocks[-1]
-        logits = self.network(images)[:, block.start : block.stop].float()
-        return F.cross_entropy(logits, labels - block.start, reduction="none")
+        inside = logits[:, block.start : block.stop].float()
+        return F.cross_entropy(inside, labels - block.start, reduction="none")

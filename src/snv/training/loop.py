@@ -97,20 +97,25 @@ class Training:
         """Train to the cap or until patience ends, then bring the learner back to its best epoch."""
         at = self.progress
         while at.epoch < self.settings.epochs and not self._out_of_patience():
-            self._train_epoch()
-            self.learner.end_epoch(self.stage, at.epoch, self.optimizer)
-            self._finish_epoch(float(at.loss) / at.images)
-            at.epoch, at.step, at.images = at.epoch + 1, 0, 0
-            at.loss = torch.zeros_like(at.loss)
+            self.train_one_epoch()
         if at.best_state is not None:
             self.learner.load_state_dict(at.best_state)
+
+    def train_one_epoch(self) -> None:
+        """The current epoch to its end, with validation."""
+        at = self.progress
+        self._train_steps()
+        self.learner.end_epoch(self.stage, at.epoch, self.optimizer)
+        self._finish_epoch(float(at.loss) / at.images)
+        at.epoch, at.step, at.images = at.epoch + 1, 0, 0
+        at.loss = torch.zeros_like(at.loss)
 
     def _out_of_patience(self) -> bool:
         """Validation loss has not improved for ``patience`` epochs in a row."""
         waited = self.progress.epoch - 1 - self.progress.best_epoch
         return 0 < self.settings.patience <= waited
 
-    def _train_epoch(self) -> None:
+    def _train_steps(self) -> None:
         """The rest of one epoch, from ``progress.step`` on."""
         at = self.progress
         self.learner.set_training(True, self.stage)

@@ -52,6 +52,10 @@ class TMABSettings(TruncatedSettings):
             "bernstein radii hold for bounded marginals; say marginal_range, e.g. 1.0 for accuracy.",
         )
 
+    def _check_floor(self) -> None:
+        if self.preset == "repaired":  # the paper's τ is V itself, whatever the payoff's scale
+            super()._check_floor()
+
     def forecast(self, game: Game) -> float:
         return super().forecast(game) if self.preset == "repaired" else 2.0 + self.permutations * (game.n + 1.0)
 

@@ -179,6 +179,7 @@ def rows_of_draw(game: Game, minibatch: int | None, seed: int, draw: int) -> Ind
 
 def state_of(resume: Valuation | None, method: str, seed: int, settings: Settings, game: Game) -> State:
     """The state to continue from, or an empty one; a result that this run does not continue is refused."""
+    how_many(settings.k, game.n)
     if resume is None:
         return {"settings": settings.lasting()}
     found = (resume.method, resume.seed, len(resume), (resume.state or {}).get("settings"))

@@ -127,7 +127,7 @@ def slopes_at(game: Game, coalitions: Bool[Tensor, "s n"], rows: Indices | None)
 
 def observe(
     meter: Meter, players: Indices, beta: Vector, ratio: int, settings: HybridSettings, seed: int, number: int
-) -> Vector:
+) -> Float64[Tensor, " c"]:
     """X_i = mean_S[Δ_i(S) − β g_i(S)] + β mean_S' g_i(S'), S' further coalitions: E X_i = φ_i for any fixed β (C.2)."""
     game, rng = meter.game, generator(seed, "coalitions", number)
     total = torch.zeros(len(players), dtype=torch.float64)

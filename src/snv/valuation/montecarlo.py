@@ -166,7 +166,7 @@ class TruncatedSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.permutations >= 1, f"permutations is a number of orders, at least 1; got {self.permutations}.")
-        require(0 <= self.floor < 1, f"floor is a share of V(all) − V(none), in [0, 1); got {self.floor}. Try 0.05.")
+        self._check_floor()
         require(0 <= self.proceed <= 1, f"proceed is a probability; got {self.proceed}. Try 0.1.")
         require(
             self.minibatch is None or self.minibatch >= 1, f"minibatch is at least 1 or None; got {self.minibatch}."
@@ -175,6 +175,9 @@ class TruncatedSettings(Settings):
 
     def forecast(self, game: Game) -> float:
         return 2.0 + self.permutations * self.most(game)
+
+    def _check_floor(self) -> None:
+        require(0 <= self.floor < 1, f"floor is a share of V(all) − V(none), in [0, 1); got {self.floor}. Try 0.05.")
 
     def most(self, game: Game) -> float:
         """Evaluations of one order that is not cut short."""

@@ -22,7 +22,7 @@ from snv.valuation.prefix import Plan, Replay, traced
 
 log = logging.getLogger(__name__)
 
-ROWS = 32  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
+ROWS = 16  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
 MEMORY = {"cpu": 2**27}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
 ELSEWHERE = 2**30
 BLOCK = 512  # coalitions laid out at once
