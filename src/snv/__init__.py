@@ -1,3 +1,60 @@
-"""Networks that learn task after task, forget nothing and store no old data."""
+"""Networks that learn task after task, forget nothing and store no old data.
+
+The public names; each is imported when first used, so ``import snv`` and ``snv --help`` are quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from snv.config import RunConfig, load_config
+    from snv.data import Preprocess, Task, TaskStream, from_arrays, load_source
+    from snv.errors import UserError
+    from snv.learners import LEARNERS, Learner
+    from snv.networks import build_network
+    from snv.protocol.directory import load_record
+    from snv.protocol.record import Record
+    from snv.protocol.run import run
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "LEARNERS",
+    "Learner",
+    "Preprocess",
+    "Record",
+    "RunConfig",
+    "Task",
+    "TaskStream",
+    "UserError",
+    "build_network",
+    "from_arrays",
+    "load_config",
+    "load_record",
+    "load_source",
+    "run",
+]
+
+_HOME = {
+    "snv.config": ("RunConfig", "load_config"),
+    "snv.data": ("Preprocess", "Task", "TaskStream", "from_arrays", "load_source"),
+    "snv.errors": ("UserError",),
+    "snv.learners": ("LEARNERS", "Learner"),
+    "snv.networks": ("build_network",),
+    "snv.protocol.directory": ("load_record",),
+    "snv.protocol.record": ("Record",),
+    "snv.protocol.run": ("run",),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'snv' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -98,7 +98,7 @@ def test_Joint_does_not_forget_where_SGD_does():
 
 def test_in_TIL_every_image_is_scored_within_its_own_head():
     logits = torch.tensor([[1.0, 2.0, 30.0, 40.0], [50.0, 60.0, 1.0, 3.0]])
-    blocks = [range(0, 2), range(2, 4)]
+    blocks = [range(2), range(2, 4)]
     losses = losses_by_own_head(logits, torch.tensor([1, 2]), blocks)
     expected = torch.log1p(torch.exp(torch.tensor([-1.0, 2.0])))
     torch.testing.assert_close(losses, expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import random
 import time
 from pathlib import Path
@@ -34,10 +35,16 @@ def results(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def in_another_process(config, out: Path) -> multiprocessing.Process:
-    process = FRESH.Process(target=run, args=(config, out))
+def in_another_process(config, out: Path, cache: Path | None = None) -> multiprocessing.Process:
+    process = FRESH.Process(target=_run, args=(config, out, cache))
     process.start()
     return process
+
+
+def _run(config, out: Path, cache: Path | None) -> None:
+    if cache is not None:
+        os.environ["SNV_CACHE"] = str(cache)
+    run(config, out)
 
 
 @pytest.mark.parametrize("method", ["sgd", "joint"])

@@ -21,6 +21,7 @@ SETTINGS = {
     "gradient": {"draws": 40},
     "hybrid": {**LEAN, "eps": 0.001},
 }
+CHUNK = {"exact": {"chunk": 16}, "montecarlo": {"chunk": 8}}  # so small that a run takes many calls
 SAMPLING = [method for method in ESTIMATORS if method != "exact"]
 
 
@@ -61,7 +62,7 @@ def test_max_evaluations_is_never_exceeded(method, limit):
     found = estimate(game, method, budget=Budget(max_evaluations=limit), **SETTINGS[method])
     assert game.evaluations <= limit
     assert "max_evaluations reached" in found.stopped or game.evaluations < limit
-    assert not found.certified
+    assert found.certified == (found.stopped == "certified")
 
 
 def test_a_budget_too_small_for_any_answer_is_refused_before_it_is_spent():
@@ -75,8 +76,8 @@ def test_a_budget_too_small_for_any_answer_is_refused_before_it_is_spent():
 @pytest.mark.parametrize("method", SAMPLING)
 def test_max_seconds_ends_with_the_estimate_so_far(method):
     ticks = itertools.count()
-    budget = Budget(max_seconds=40, clock=lambda: float(next(ticks)))  # every look at the clock takes a second
-    found = estimate(saturating(), method, budget=budget, chunk=8, **SETTINGS[method])
+    budget = Budget(max_seconds=15, clock=lambda: float(next(ticks)))  # every look at the clock takes a second
+    found = estimate(saturating(), method, budget=budget, **SETTINGS[method], **CHUNK.get(method, {}))
     assert "max_seconds reached" in found.stopped
     assert not found.values.isnan().any()
     assert not found.certified
@@ -85,13 +86,13 @@ def test_max_seconds_ends_with_the_estimate_so_far(method):
 @pytest.mark.parametrize("method", ESTIMATORS)
 def test_ctrl_c_returns_the_estimate_so_far_and_it_can_be_continued(method):
     after = 21 if method == "hybrid" else 6
-    chunk = {"chunk": 8} if method != "exact" else {"chunk": 16}
+    chunk = CHUNK.get(method, {})
     found = estimate(Interrupting(after), method, **SETTINGS[method], **chunk)
     assert found.stopped.startswith("interrupted")
     assert not found.certified
     continued = estimate(Interrupting(10**9), method, resume=found, **SETTINGS[method], **chunk)
     whole = estimate(Interrupting(10**9), method, **SETTINGS[method], **chunk)
-    torch.testing.assert_close(continued.values, whole.values, rtol=0, atol=0 if method != "hybrid" else 1e-12)
+    torch.testing.assert_close(continued.values, whole.values, rtol=0, atol=0)
 
 
 def test_the_caller_may_stop_at_any_time():

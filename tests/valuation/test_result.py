@@ -127,7 +127,7 @@ def test_contested_players_are_those_whose_interval_holds_the_cut():
 def test_wider_confidence_gives_wider_intervals_around_the_values():
     found = estimate(saturating(), "montecarlo", permutations=20)
     (low, high), (lower, higher) = found.interval(0.9), found.interval(0.99)
-    assert (lower[1:] < low[1:]).all() and (high[1:] < higher[1:]).all()  # noqa: PT018
+    assert (lower[1:] < low[1:]).all() and (high[1:] < higher[1:]).all()
     torch.testing.assert_close((low + high) / 2, found.values)
 
 

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+SMALL = ("train.epochs=15", "network.width=16")
+"""Enough for handwritten digits of 8 × 8 pixels."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
@@ -28,7 +31,7 @@ def demo(
     records = []
     for name, learner in LEARNERS.items():
         for scenario in learner.scenarios:
-            config = load_config(None, [f"method={name}", f"scenario={scenario}", f"seed={seed}"])
+            config = load_config(None, [*SMALL, f"method={name}", f"scenario={scenario}", f"seed={seed}"])
             with Bar() as bar:
                 records.append(run(config, out / f"{name}-{scenario}-seed{seed}", bar))
     picture = out / "accuracy.png"

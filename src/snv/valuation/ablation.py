@@ -47,7 +47,7 @@ def mean_responses(
 @contextmanager
 def ablated(neurons: Neurons, coalition: Mask, means: Means) -> Iterator[None]:
     """Hold every neuron outside ``coalition`` at its mean response while the block runs."""
-    with gated(neurons, [part for _, part in neurons.by_layer(coalition[None])], means):
+    with gated(neurons, [part for _, part in neurons.by_layer(coalition[None].to(means))], means):
         yield
 
 

@@ -42,7 +42,7 @@ class GradientSettings(Settings):
     masks: Masks = "beta"  # beta: best compromise; binary: keeps all mask noise; diagonal: integrated gradients
     concentration: float = 1.0  # a of Beta(a·t, a(1−t)): → 0 is binary, → ∞ the diagonal
     minibatch: int | None = 128  # examples per pair; None: all
-    chunk: int = 8  # gates per call, where all examples are used
+    chunk: int = 2  # gates per call, where all examples are used; a pair at a time, continued runs agree bit for bit
 
     may_change = frozenset({"draws", "chunk"})
 

@@ -52,21 +52,29 @@ class HybridSettings(Settings):
     max_band: int = 256  # players flipped at most, the nearest to the cut first
     strata: int = 2  # coalitions per round, one of each range of sizes; a round is one observation
     burn_in: int = 24  # rounds before the first look
-    rounds: int = 200  # the cap; reaching it is no convergence, and the result says so
+    rounds: int = 100  # the cap; reaching it is no convergence, and the result says so
     fresh: int = 24  # rounds after the last look, for the unbiased values
     confidence: float = 0.95  # 1 − δ
     eps: float | None = (
         None  # stop at an ε-top-k of the band, ε in standard deviations of the values; None: `misplaced`
     )
     misplaced: float = 0.05  # stop when this share of the k places is expected to be wrong
-    chunk: int = 8
+    chunk: int = 8  # gates per call of the gradient-only coalitions
 
     may_change = frozenset({"rounds", "eps", "misplaced", "chunk"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.gradient  # noqa: B018 - checks its own settings
-        at_least = {"pilot_players": 1, "pilot_coalitions": 4, "max_band": 2, "strata": 1, "burn_in": 2, "fresh": 2}
+        at_least = {
+            "chunk": 1,
+            "pilot_players": 1,
+            "pilot_coalitions": 4,
+            "max_band": 2,
+            "strata": 1,
+            "burn_in": 2,
+            "fresh": 2,
+        }
         for name, least in at_least.items():
             require(getattr(self, name) >= least, f"{name} is at least {least}; got {getattr(self, name)}.")
         require(
@@ -80,7 +88,7 @@ class HybridSettings(Settings):
     @property
     def gradient(self) -> GradientSettings:
         """The first stage."""
-        return GradientSettings(self.k, self.draws, self.masks, self.concentration, self.minibatch, self.chunk)
+        return GradientSettings(self.k, self.draws, self.masks, self.concentration, self.minibatch)
 
     def forecast(self, game: Game) -> float:
         """With flips at their plain price of two V(S) each; networks reuse prefixes and pay less."""
@@ -387,8 +395,10 @@ def _with_flips(
     halves = [shrunk(half + change, surrogate.tau2, *both.spread(part, n))[0] for half, part in means]
     gap = max(0.0, now.gap)
     certified = result.stopped == "certified" and gap <= (settings.eps or 0.0) * float(now.values.std(correction=0))
+    undone = result.stopped == "certified" and not certified
     return replace(
         result,
+        stopped="certified, until the fresh rounds moved the cut" if undone else result.stopped,
         values=now.values,
         stderr=now.deviation,
         counts=counts,

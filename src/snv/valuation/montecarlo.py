@@ -130,7 +130,11 @@ def montecarlo(
     progress: Progress | None = None,
     resume: Valuation | None = None,
 ) -> Valuation:
-    """φ̂_i = mean over whole random orders of V(before i ∪ i) − V(before i) (Eq. 10): unbiased, and Σφ̂ is exact."""
+    """φ̂_i = mean over whole random orders of V(before i ∪ i) − V(before i) (Eq. 10): unbiased, and Σφ̂ is exact.
+
+    A continued run equals a longer one bit for bit if V(S) does not depend on the coalitions evaluated along with S;
+    with ``chunk`` at most n an order never shares a call, and that holds for any game.
+    """
     state = state_of(resume, "montecarlo", seed, settings, game)
     halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
     cost, limited = settings.cost(game), share_of_data(game, settings.minibatch) < 1.0

@@ -31,9 +31,10 @@ BLOCK = 512  # coalitions laid out at once
 class NeuronGame(Game):
     """V(S): the score of ``model`` on ``images`` with every neuron outside S held at its mean response.
 
-    ``memory`` bounds the activations alive at once, in bytes (128 MiB on a processor, 1 GiB elsewhere): as many coalitions and examples share a forward pass
-    as fit, and at least one of each. What coalitions have in common is computed once wherever the model can be traced
-    (``shares_prefixes``), so flips, and coalitions that grow along a permutation, cost a fraction of a forward pass.
+    ``memory`` bounds the activations alive at once, in bytes (128 MiB on a processor, 1 GiB elsewhere): as many
+    coalitions and examples share a forward pass as fit, and at least one of each. What coalitions have in common is
+    computed once wherever the model can be traced (``shares_prefixes``), so flips, and coalitions that grow along a
+    permutation, cost a fraction of a forward pass.
     """
 
     differentiable = True
@@ -63,7 +64,9 @@ class NeuronGame(Game):
         with self._at_rest(), torch.inference_mode():
             self._layout = _fastest_layout(self.forward, self.neurons, images[:2])
             few = self._batch(torch.arange(min(2, self.n_examples)))
-            self.payoff = make_payoff(payoff, self.forward(few), labels[: len(few)], groups)
+            logits = self.forward(few)
+            _check_independence(logits, torch.cat([self.forward(image[None]) for image in few]))
+            self.payoff = make_payoff(payoff, logits, labels[: len(few)], groups)
             self._engine = self._choose_engine(few, share_prefixes)
         self.samples_examples = self.payoff.samples_examples
 
@@ -190,7 +193,7 @@ class NeuronGame(Game):
             log.info("whole forward passes are used, because the model cannot be followed step by step: %s", error)
             return hooked
         truth = torch.cat([hooked.logits(few, Plan(gate[None], len(few), 1.0)) for gate in gates])
-        return replay if torch.allclose(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().amax())) else hooked
+        return replay if _close(ours, truth) else hooked
 
     @cached_property
     def _bytes_to_differentiate(self) -> int:
@@ -264,6 +267,19 @@ def _fastest_layout(forward: Forward, neurons: Neurons, images: Tensor) -> torch
     except RuntimeError:
         return torch.contiguous_format
     return torch.channels_last
+
+
+def _check_independence(together: Tensor, alone: Tensor) -> None:
+    """Coalitions and examples share batches, so an answer must not depend on its neighbours."""
+    if together.shape != alone.shape or not _close(together, alone):
+        raise ValueError(
+            "The model answers an example differently when another one is in the batch, also in evaluation mode, so V "
+            "would depend on the batch size. Remove what mixes examples, e.g. statistics over the batch axis."
+        )
+
+
+def _close(ours: Tensor, truth: Tensor) -> bool:
+    return torch.allclose(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().amax()))
 
 
 @contextmanager

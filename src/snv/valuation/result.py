@@ -94,7 +94,7 @@ class Valuation:
             raise UserError("Only valuations made by the same method with the same settings merge; these two differ.")
         if self.seed == other.seed:
             raise UserError(f"Both valuations used seed {self.seed}, so they hold the same draws; use another seed.")
-        if self.adaptive or "halves" not in (self.state or {}):
+        if self.adaptive or self.unbiased is not None or "halves" not in (self.state or {}):
             raise UserError(
                 f"Values of {self.method!r} are not a plain sum over independent draws, so they cannot merge."
             )

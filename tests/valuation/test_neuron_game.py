@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from snv.errors import UserError
+from snv.networks import build_network
+from snv.neurons import find_neurons
+from snv.valuation.ablation import ablated
+from snv.valuation.exact import ExactSettings, exact
+from snv.valuation.game import Game
+from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.payoffs import PAYOFFS
+
+
+def warmed(name="resnet18", shape=(3, 8, 8), **options):
+    """An untrained network whose BatchNorm has seen data, left in training mode."""
+    torch.manual_seed(0)
+    network = build_network(name, shape, 0, **options)
+    network.add_head(3)
+    with torch.no_grad():
+        for _ in range(3):
+            network(torch.randn(32, *shape))
+    return network
+
+
+def data(shape, n=12, classes=3):
+    rng = torch.Generator().manual_seed(1)
+    return torch.randn(n, *shape, generator=rng), torch.randint(classes, (n,), generator=rng)
+
+
+@pytest.fixture(scope="module")
+def game():
+    return NeuronGame(warmed(width=4), *data((3, 8, 8)))
+
+
+def plain_value(game, coalition, payoff):
+    """V(S) as anyone would write it: hooks, one forward pass over everything, one score."""
+    game.model.eval()
+    with torch.no_grad(), ablated(game.neurons, coalition, game.means):
+        value = payoff(game.forward(game.images), game.labels).item()
+    game.model.train()
+    return value
+
+
+def coalitions(n, p=5):
+    rng = torch.Generator().manual_seed(2)
+    return torch.rand(p, n, generator=rng) < torch.rand(p, 1, generator=rng)
+
+
+SCORES = {
+    "loss": lambda logits, labels: -F.cross_entropy(logits, labels),
+    "accuracy": lambda logits, labels: (logits.argmax(1) == labels).float().mean(),
+    "probability": lambda logits, labels: logits.softmax(1)[torch.arange(len(labels)), labels].mean(),
+}
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+@pytest.mark.parametrize("payoff", SCORES)
+def test_batched_values_equal_one_hooked_forward_pass_each(payoff, share_prefixes):
+    game = NeuronGame(warmed(width=4), *data((3, 8, 8)), payoff=payoff, share_prefixes=share_prefixes)
+    assert game.shares_prefixes == share_prefixes
+    chosen = coalitions(game.n)
+    plain = torch.tensor([plain_value(game, c, SCORES[payoff]) for c in chosen], dtype=torch.float64)
+    torch.testing.assert_close(game.values(chosen), plain, rtol=1e-5, atol=1e-6)
+    assert game.values(chosen[:0]).shape == (0,)
+
+
+def test_minibatches_average_to_the_whole(game):
+    chosen = coalitions(game.n)
+    halves = torch.arange(12).view(2, 6)
+    torch.testing.assert_close(torch.stack([game.values(chosen, rows) for rows in halves]).mean(0), game.values(chosen))
+
+
+def test_everyone_is_the_network_itself_and_no_one_is_constant(game):
+    game.model.eval()
+    with torch.no_grad():
+        expected = -F.cross_entropy(game.model(game.images), game.labels).item()
+    game.model.train()
+    assert game.everyone == pytest.approx(expected, rel=1e-5)
+    assert game.no_one == pytest.approx(game(torch.zeros(game.n, dtype=torch.bool)))
+
+
+@pytest.mark.parametrize("payoff", ["loss", "probability"])
+def test_the_gradient_equals_finite_differences(payoff):
+    model = warmed("convnet", (1, 6, 6), width=3).double()
+    images, labels = data((1, 6, 6))
+    torch.set_default_dtype(torch.float64)
+    try:
+        game = NeuronGame(model, images.double(), labels, payoff=payoff)
+        gates = torch.rand(2, game.n, generator=torch.Generator().manual_seed(3))
+        slopes, values = game.gradient(gates)
+        step = 1e-6
+        for i in [0, 4, 9, game.n - 1]:
+            moved = gates.clone()
+            moved[:, i] += step
+            torch.testing.assert_close((game.gradient(moved)[1] - values) / step, slopes[:, i], rtol=1e-3, atol=1e-6)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_the_gradient_equals_that_of_a_naive_implementation(game):
+    gates = torch.rand(game.n, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    hooks = []
+    for layer, m in game.neurons.by_layer(gates):
+        mean = game.means[layer.responses].view(1, -1, 1, 1)
+        hooks.append(
+            layer.module.register_forward_hook(
+                lambda _m, _i, a, m=m, mean=mean: mean + m.view(1, -1, 1, 1) * (a - mean)
+            )
+        )
+    game.model.eval()
+    value = -F.cross_entropy(game.model(game.images), game.labels)
+    expected = torch.autograd.grad(value, gates)[0]
+    game.model.train()
+    for hook in hooks:
+        hook.remove()
+    slopes, values = game.gradient(gates.detach()[None])
+    torch.testing.assert_close(slopes[0].float(), expected, rtol=1e-3, atol=1e-6)
+    assert values.item() == pytest.approx(value.item(), rel=1e-5)
+
+
+def test_at_corners_the_continued_game_equals_the_game(game):
+    chosen = coalitions(game.n)
+    torch.testing.assert_close(game.gradient(chosen.float())[1], game.values(chosen), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("payoff", ["loss", "disparity"])
+def test_a_small_memory_changes_chunks_and_not_numbers(game, payoff):
+    groups = torch.arange(12) % 2
+    given = {"neurons": game.neurons, "payoff": payoff, "means": game.means, "groups": groups}
+    large = NeuronGame(game.model, game.images, game.labels, **given)
+    small = NeuronGame(game.model, game.images, game.labels, **given, memory=1)
+    gates = torch.rand(2, game.n)
+    torch.testing.assert_close(small.gradient(gates)[0], large.gradient(gates)[0], rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(small.values(coalitions(game.n)), large.values(coalitions(game.n)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+def test_no_forward_pass_is_larger_than_the_memory_allows(share_prefixes):
+    model = nn.Sequential(nn.Linear(8, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 2))
+    images, labels = data((8,), n=64, classes=2)
+    memory = 100 * 256 * 4
+    game = NeuronGame(model, images, labels, memory=memory, share_prefixes=share_prefixes)
+    largest = []
+    model[0].register_forward_hook(lambda _m, _i, out: largest.append(out.numel() * 4))
+    model[3].register_forward_hook(lambda _m, _i, out: largest.append(out.numel() * 4))
+    game.values(coalitions(game.n, p=40))
+    game.gradient(torch.rand(5, game.n))
+    assert 0 < max(largest) <= memory
+
+
+def test_values_flips_and_gradients_leave_no_trace(game):
+    model = game.model
+    model.train()
+    model.body.bn1.eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = torch.get_rng_state()
+    fresh = NeuronGame(model, game.images, game.labels)
+    fresh.values(coalitions(game.n))
+    fresh.gradient(torch.full((2, game.n), 0.5))
+    fresh.flips(coalitions(game.n)[0], torch.arange(5))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())
+    assert model.training
+    assert not model.body.bn1.training
+    model.train()
+
+
+def test_evaluations_are_counted_in_units_of_all_data(game):
+    plain = NeuronGame(game.model, game.images, game.labels, neurons=game.neurons, share_prefixes=False)
+    plain.values(coalitions(game.n), torch.arange(6))
+    assert plain.evaluations == pytest.approx(2.5)
+    plain.gradient(torch.rand(2, game.n), torch.arange(3))
+    assert plain.evaluations == pytest.approx(2.5 + 2 * 3 / 4)
+
+
+def test_a_neuron_that_nobody_reads_is_a_dummy():
+    model = warmed("mlp", (1, 3, 3), hidden=[4, 4])
+    with torch.no_grad():
+        model.body.layers[1].weight[:, 2] = 0
+    game = NeuronGame(model, *data((1, 3, 3)))
+    for coalition in coalitions(game.n):
+        assert game.flips(coalition, torch.tensor([2])).item() == pytest.approx(0, abs=1e-9)
+    assert game.gradient(torch.rand(3, game.n))[0][:, 2].abs().max() == 0
+
+
+def test_two_copies_of_a_neuron_are_worth_the_same():
+    model = warmed("mlp", (1, 3, 3), hidden=[4, 4])
+    first, second = model.body.layers
+    with torch.no_grad():
+        first.weight[3], first.bias[3] = first.weight[1], first.bias[1]
+        second.weight[:, 3] = second.weight[:, 1]
+    values = exact(NeuronGame(model, *data((1, 3, 3))), ExactSettings()).values
+    assert float(values[1]) == pytest.approx(float(values[3]), rel=1e-4)
+
+
+def test_a_linear_read_out_with_squared_error_has_the_closed_form():
+    """v is quadratic in the gates, so φ_i = ½ (Δ_i(∅) + Δ_i(all without i))."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 6), nn.Linear(6, 1))
+    images, labels = torch.randn(20, 5), torch.randint(2, (20,))
+
+    def squared_error(logits, labels):
+        return -((logits[:, 0] - labels) ** 2)
+
+    game = NeuronGame(model, images, labels, find_neurons(model, images, exclude=["0"]), squared_error)
+    everyone, no_one, all_players = torch.ones(6) == 1, torch.zeros(6) == 1, torch.arange(6)
+    closed = (game.flips(no_one, all_players) + game.flips(everyone, all_players)) / 2
+    torch.testing.assert_close(exact(game, ExactSettings()).values, closed, rtol=1e-4, atol=1e-6)
+    middle = game.gradient(torch.full((1, 6), 0.5))[0][0]  # the same, once more
+    torch.testing.assert_close(middle, closed, rtol=1e-4, atol=1e-6)
+    assert closed.sum().item() == pytest.approx(game.everyone - game.no_one, rel=1e-4)
+
+
+def test_disparity_is_minus_the_largest_difference_between_groups(game):
+    groups = torch.arange(12) % 3
+    fair = NeuronGame(game.model, game.images, game.labels, game.neurons, "disparity", groups=groups)
+    game.model.eval()
+    with torch.no_grad():
+        hits = (game.model(game.images).argmax(1) == game.labels).double()
+    game.model.train()
+    scores = [hits[groups == g].mean().item() for g in range(3)]
+    assert fair.everyone == pytest.approx(-(max(scores) - min(scores)))
+    assert not fair.samples_examples
+    with pytest.raises(UserError, match="groups"):
+        NeuronGame(game.model, game.images, game.labels, game.neurons, "disparity")
+
+
+def test_a_callable_may_score_examples_or_all_of_them(game):
+    chosen = coalitions(game.n)
+
+    def each(logits, labels):
+        return -F.cross_entropy(logits, labels, reduction="none")
+
+    def all_at_once(logits, labels):
+        return -F.cross_entropy(logits, labels)
+
+    for payoff, samples in [(each, True), (all_at_once, False)]:
+        own = NeuronGame(game.model, game.images, game.labels, game.neurons, payoff, means=game.means)
+        assert own.samples_examples == samples
+        torch.testing.assert_close(own.values(chosen), game.values(chosen))
+        torch.testing.assert_close(own.gradient(chosen.float())[0], game.gradient(chosen.float())[0])
+
+
+def test_unknown_or_impossible_payoffs_are_answered(game):
+    with pytest.raises(UserError, match="Did you mean 'accuracy'"):
+        NeuronGame(game.model, game.images, game.labels, game.neurons, "acuracy")
+    with pytest.raises(UserError, match="one number per example"):
+        NeuronGame(game.model, game.images, game.labels, game.neurons, lambda logits, labels: logits)
+    assert set(PAYOFFS) == {"loss", "accuracy", "probability", "disparity"}
+
+
+def test_one_task_of_a_network_is_played_through_its_own_head():
+    network = warmed("mlp", (1, 3, 3), hidden=[4, 4])
+    network.add_head(2)
+    images, labels = data((1, 3, 3), classes=2)
+    game = NeuronGame(network, images, labels, forward=lambda x: network(x, task=1))
+    assert game.shares_prefixes
+    network.eval()
+    assert game.everyone == pytest.approx(-F.cross_entropy(network(images, task=1), labels).item(), rel=1e-5)
+
+
+def test_a_transformer_is_played_with_whole_forward_passes():
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+            self.fc = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.fc(self.layer(x).mean(1))
+
+    torch.manual_seed(0)
+    game = NeuronGame(Transformer(), *data((5, 8)))
+    assert not game.shares_prefixes
+    chosen = coalitions(game.n)
+    plain = torch.tensor([plain_value(game, c, SCORES["loss"]) for c in chosen], dtype=torch.float64)
+    torch.testing.assert_close(game.values(chosen), plain, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(game.gradient(chosen.float())[1], plain, rtol=1e-5, atol=1e-6)
+    players = torch.arange(game.n)
+    torch.testing.assert_close(game.flips(chosen[0], players), Game.flips(game, chosen[0], players), rtol=0, atol=1e-6)
