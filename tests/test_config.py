@@ -51,7 +51,7 @@ def test_a_config_written_out_and_read_again_is_the_same():
         ("data.tasks=many", r"data\.tasks: .* got 'many'"),
         ("train=5", r"train is a table of settings"),
         ("seed.x=5", r"seed: .*|single value"),
-        ("nonsense", r"An override looks like train\.lr=0\.01; got 'nonsense'"),
+        ("nonsense", r"A setting looks like train\.lr=0\.01; got 'nonsense'"),
     ],
 )
 def test_a_mistake_is_named_with_the_nearest_right_thing(override, answer):

@@ -102,10 +102,7 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunC
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UserError(f"{path} is not a readable TOML file: {error}.") from None
     for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals:
-            raise UserError(f"An override looks like train.lr=0.01; got {override!r}.")
-        _put(values, key.strip(), _parse(text.strip()), override)
+        _put(values, *parse_setting(override), override)
     config: RunConfig = build(RunConfig, values)
     return config
 
@@ -119,12 +116,15 @@ def _put(values: dict[str, Any], key: str, value: Any, override: str) -> None:
     values[last] = value
 
 
-def _parse(text: str) -> Any:
-    """A TOML value; what is not one is a plain string, so quotes are not needed on a command line."""
+def parse_setting(text: str) -> tuple[str, Any]:
+    """``key=value`` with a TOML value; what is not one is a plain string, so a command line needs no quotes."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise UserError(f"A setting looks like train.lr=0.01; got {text!r}.")
     try:
-        return tomllib.loads(f"x = {text}")["x"]
+        return key, tomllib.loads(f"x = {value}")["x"]
     except tomllib.TOMLDecodeError:
-        return None if text == "none" else text
+        return key, None if value == "none" else value
 
 
 def _check_keys(kind: type[Any], values: Mapping[str, Any], where: str) -> None:

@@ -326,7 +326,6 @@ CHANNELWISE = {
     *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "interpolate"),
     *("batch_norm", "group_norm", "layer_norm", "instance_norm", "mean", "sum", "amax", "pad"),
     *(f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max", "lp") for d in (1, 2, 3)),
-    *("boolean_dispatch", "max_pool2d_with_indices"),
     *("add", "iadd", "radd", "sub", "isub", "rsub", "mul", "imul", "rmul", "div", "truediv", "itruediv"),
 }
 

@@ -83,7 +83,7 @@ def test_unbiased_estimators_are_right_on_average_everywhere(kind, name):
     game = make()
     if ESTIMATORS[method].needs_gradient and not game.differentiable:
         pytest.skip("no gradient")
-    found = centres(runs(make, method, settings, 400))
+    found = centres(runs(make, method, settings, 60 if method == "hybrid" else 300))
     assert worst_z(found, game.shapley) < within(game.n)
 
 
@@ -195,7 +195,7 @@ def test_a_certified_top_k_breaks_its_word_in_at_most_5_percent_of_runs(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN_GAMES)
 def test_certificates_hold_on_every_game(name):
-    found = runs(KNOWN_GAMES[name], "tmab", {"k": 3, "eps": 0.5, "permutations": 1500}, 60)
+    found = runs(KNOWN_GAMES[name], "tmab", {"k": 3, "eps": 0.5, "permutations": 400}, 60)
     truth = KNOWN_GAMES[name]().shapley
     assert sum(violation(result, truth) > result.eps for result in found) <= 0.05 * len(found)
 

@@ -161,6 +161,20 @@ def test_a_saved_state_continues_where_it_stopped(kind, tmp_path):
     assert torch.equal(second.values(), whole.values())
 
 
+def test_the_result_compares_credits_with_the_fall_of_the_loss():
+    model = Noisy()
+    watch = LearnedValues.of(model, *data(20, 1), every=1)
+    train(model, SGD(model.parameters(), lr=0.02), watch, steps=4)
+    result = watch.valuation(k=3)
+    model.eval()
+    images, labels = data(20, 1)
+    assert result.v_all == pytest.approx(-F.cross_entropy(model(images), labels).item(), rel=1e-5)
+    assert torch.equal(result.values, watch.values())
+    assert len(result.top_k()) == 3
+    assert result.names[0] == "network.body.conv1[0]"
+    assert result.evaluations == 1 + 3 * 4
+
+
 def test_misuse_is_answered():
     model = Noisy()
     with pytest.raises(RuntimeError, match="before_step"):

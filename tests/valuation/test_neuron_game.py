@@ -87,18 +87,14 @@ def test_everyone_is_the_network_itself_and_no_one_is_constant(game):
 def test_the_gradient_equals_finite_differences(payoff):
     model = warmed("convnet", (1, 6, 6), width=3).double()
     images, labels = data((1, 6, 6))
-    torch.set_default_dtype(torch.float64)
-    try:
-        game = NeuronGame(model, images.double(), labels, payoff=payoff)
-        gates = torch.rand(2, game.n, generator=torch.Generator().manual_seed(3))
-        slopes, values = game.gradient(gates)
-        step = 1e-6
-        for i in [0, 4, 9, game.n - 1]:
-            moved = gates.clone()
-            moved[:, i] += step
-            torch.testing.assert_close((game.gradient(moved)[1] - values) / step, slopes[:, i], rtol=1e-3, atol=1e-6)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    game = NeuronGame(model, images.double(), labels, payoff=payoff)
+    gates = torch.rand(2, game.n, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    slopes, values = game.gradient(gates)
+    step = 1e-6
+    for i in [0, 4, 9, game.n - 1]:
+        moved = gates.clone()
+        moved[:, i] += step
+        torch.testing.assert_close((game.gradient(moved)[1] - values) / step, slopes[:, i], rtol=1e-3, atol=1e-6)
 
 
 def test_the_gradient_equals_that_of_a_naive_implementation(game):
@@ -135,7 +131,8 @@ def test_a_small_memory_changes_chunks_and_not_numbers(game, payoff):
     small = NeuronGame(game.model, game.images, game.labels, **given, memory=1)
     gates = torch.rand(2, game.n)
     torch.testing.assert_close(small.gradient(gates)[0], large.gradient(gates)[0], rtol=1e-3, atol=1e-6)
-    torch.testing.assert_close(small.values(coalitions(game.n)), large.values(coalitions(game.n)), rtol=1e-5, atol=1e-6)
+    chosen = coalitions(game.n, p=3)
+    torch.testing.assert_close(small.values(chosen), large.values(chosen), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("share_prefixes", [True, False])

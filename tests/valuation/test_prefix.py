@@ -122,13 +122,13 @@ def test_a_whole_walk_sums_to_what_the_network_gains(games):
 
 def test_blocks_and_memory_do_not_change_the_numbers(games, monkeypatch):
     fast, slow = games
-    expected = slow.flips(half(slow.n), some(slow.n))
-    monkeypatch.setattr("snv.valuation.neuron_game.BLOCK", 7)
+    expected = slow.flips(half(slow.n), some(slow.n, 8))
+    monkeypatch.setattr("snv.valuation.neuron_game.BLOCK", 3)
     monkeypatch.setattr("snv.valuation.neuron_game.ROWS", 4)
     for memory in (1, 10**6):
         small = NeuronGame(fast.model, fast.images, fast.labels, fast.neurons, means=fast.means, memory=memory)
-        torch.testing.assert_close(small.flips(half(fast.n), some(fast.n)), expected, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(small.walk(some(fast.n)), slow.walk(some(fast.n)), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(small.flips(half(fast.n), some(fast.n, 8)), expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(small.walk(some(fast.n, 8)), slow.walk(some(fast.n, 8)), rtol=1e-4, atol=1e-6)
 
 
 def test_late_neurons_cost_less_than_early_ones():

@@ -53,3 +53,16 @@ class Network(nn.Module):
             logits: Logits = self.heads[task](features)
             return logits
         return torch.cat([head(features) for head in self.heads], dim=1)
+
+
+class Specialist(nn.Module):
+    """A network as one task sees it: the shared body with that task's head, or with all heads."""
+
+    def __init__(self, network: Network, task: int | None) -> None:
+        super().__init__()
+        self.body, self.heads, self.task = network.body, network.heads, task
+
+    def forward(self, images: Images) -> Logits:
+        features = self.body(images)
+        chosen = self.heads if self.task is None else [self.heads[self.task]]
+        return torch.cat([head(features) for head in chosen], dim=1)

@@ -53,7 +53,7 @@ def run(config: RunConfig, out: Path, progress: Progress = lambda *_: None) -> R
             return record
     prepared = prepare(config, progress, directory.read("environment.json") if directory.is_run() else None)
     require_space(out, _bytes_needed(prepared))
-    with directory.locked(), _left_as_found():
+    with directory.locked(), left_as_found():
         torch.set_num_threads(prepared.environment["threads"])
         return _Run(prepared, directory, progress).finish()
 
@@ -257,7 +257,7 @@ class _Run:
 
 
 @contextmanager
-def _left_as_found() -> Iterator[None]:
+def left_as_found() -> Iterator[None]:
     """Give PyTorch's own generator and number of threads back afterwards."""
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):

@@ -41,7 +41,8 @@ def mean_responses(
             undo.enter_context(_rewritten(layer, add))
         for batch in torch.split(images, batch_size):
             (forward or model)(batch)
-    return (total / count).to(device=images.device, dtype=torch.get_default_dtype())
+    weights = next(model.parameters())
+    return (total / count).to(device=weights.device, dtype=torch.promote_types(weights.dtype, torch.float32))
 
 
 @contextmanager

@@ -45,6 +45,10 @@ class Game(ABC):
         both = self.values(torch.cat([present, without]), rows)
         return both[: len(players)] - both[len(players) :]
 
-    def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+    def gradient(
+        self,
+        gates: Gates,  # noqa: ARG002 - for games that have one
+        rows: Indices | None = None,  # noqa: ARG002
+    ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m at each row of ``gates`` and v there, v being V continued to gates in [0, 1]."""
         raise TypeError(f"{type(self).__name__} has no gradient; use an estimator that needs V(S) only")

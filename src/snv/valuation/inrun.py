@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,13 +13,17 @@ from torch import Tensor, nn
 
 from snv.errors import UserError
 from snv.files import State
-from snv.neurons import Forward, Neurons, Owned, evaluating
+from snv.neurons import Forward, Neurons, Owned, evaluating, find_neurons
 from snv.seeding import generator
 from snv.shapes import Values
 from snv.valuation.ablation import mean_responses
+from snv.valuation.agreement import Number, how_many
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
+from snv.valuation.result import Valuation
+
+_COUNTERS = ("steps", "refreshed", "first_loss", "seconds")
 
 
 class LearnedValues:
@@ -44,15 +50,22 @@ class LearnedValues:
         self.model, self.neurons, self.every, self.batch_size = model, neurons, every, batch_size
         self.images, self.labels = images, labels
         self.forward: Forward = forward or model
-        self.steps = 0
+        self.steps = self.refreshed = 0
+        self.first_loss = math.nan  # L_val when the first gradient was taken
+        self.seconds = 0.0
         self._total = torch.zeros(neurons.n, dtype=torch.float64)
         self._slopes: list[Tensor] = []
         self._before: list[Tensor] | None = None
 
+    @classmethod
+    def of(cls, model: nn.Module, images: Tensor, labels: Tensor, *, every: int = 4) -> LearnedValues:
+        """For all neurons of a model that returns logits."""
+        return cls(model, find_neurons(model, images[:2]), images, labels, every=every)
+
     def before_step(self) -> None:
         """Remember where the parameters are; call it before ``optimizer.step()``."""
         if self.steps % self.every == 0 or not self._slopes:
-            self._slopes = self._gradient()
+            self._refresh()
         self._before = [owned.tensor.detach().clone() for owned in self._blocks]
 
     def after_step(self) -> None:
@@ -77,12 +90,37 @@ class LearnedValues:
         """φ so far."""
         return self._total.clone()
 
+    def valuation(self, k: Number = 0.1) -> Valuation:
+        """φ so far as a result; its V(M) − V(∅) is the fall of the validation loss, heads and statistics included."""
+        n = self.neurons.n
+        return Valuation(
+            method="in-run",
+            seed=0,
+            values=self.values(),
+            stderr=torch.full((n,), math.inf, dtype=torch.float64),
+            counts=torch.full((n,), self.steps),
+            k=how_many(k, n),
+            v_all=-self._loss_and_gradient([])[0],
+            v_none=-self.first_loss,
+            evaluations=1 + 3.0 * self.refreshed,
+            seconds={"gradients": self.seconds},
+            stopped=f"training ended after {self.steps} steps",
+            names=tuple(self.neurons.names),
+            layers=tuple(layer.name for layer in self.neurons.layers for _ in range(layer.n)),
+        )
+
     def state_dict(self) -> State:
-        return {"steps": self.steps, "total": self._total.clone(), "slopes": [slope.clone() for slope in self._slopes]}
+        return {
+            **{name: getattr(self, name) for name in _COUNTERS},
+            "total": self._total.clone(),
+            "slopes": [slope.clone() for slope in self._slopes],
+        }
 
     def load_state_dict(self, state: State) -> None:
         _check_size(state["total"], self.neurons)
-        self.steps, self._total = state["steps"], state["total"].clone()
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
+        self._total = state["total"].clone()
         self._slopes = [
             slope.to(owned.tensor.device) for slope, owned in zip(state["slopes"], self._blocks, strict=False)
         ]
@@ -92,18 +130,30 @@ class LearnedValues:
     def _blocks(self) -> list[Owned]:
         return [owned for owned in self.neurons.owned if owned.role != "statistic"]
 
-    def _gradient(self) -> list[Tensor]:
-        """∇L_val of every block; parameters that are not trained count as constant."""
+    def _refresh(self) -> None:
+        """Take ∇L_val of every block; parameters that are not trained count as constant."""
+        started = time.perf_counter()
         tensors = [owned.tensor for owned in self._blocks]
-        trained = [tensor for tensor in tensors if tensor.requires_grad]
-        total = [torch.zeros_like(tensor) for tensor in trained]
-        with evaluating(self.model), torch.random.fork_rng(devices=[]), torch.enable_grad():
+        loss, found = self._loss_and_gradient([tensor for tensor in tensors if tensor.requires_grad])
+        slopes = iter(found)
+        self._slopes = [next(slopes) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in tensors]
+        self.first_loss = loss if self.refreshed == 0 else self.first_loss
+        self.refreshed += 1
+        self.seconds += time.perf_counter() - started
+
+    def _loss_and_gradient(self, trained: list[Tensor]) -> tuple[float, list[Tensor]]:
+        """L_val in evaluation mode and its gradient, without touching ``.grad``."""
+        value, total = 0.0, [torch.zeros_like(tensor) for tensor in trained]
+        grads = torch.enable_grad() if trained else torch.no_grad()
+        with evaluating(self.model), torch.random.fork_rng(devices=[]), grads:
             for rows in torch.split(torch.arange(len(self.labels)), self.batch_size):
-                loss = F.cross_entropy(self.forward(self.images[rows]), self.labels[rows], reduction="sum")
-                for sum_, slope in zip(total, torch.autograd.grad(loss, trained, materialize_grads=True), strict=True):
-                    sum_ += slope / len(self.labels)
-        found = iter(total)
-        return [next(found) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in tensors]
+                losses = F.cross_entropy(self.forward(self.images[rows]), self.labels[rows], reduction="none")
+                loss = losses.sum() / len(self.labels)
+                value += float(loss)
+                found = torch.autograd.grad(loss, trained, materialize_grads=True) if trained else ()
+                for sum_, slope in zip(total, found, strict=True):
+                    sum_ += slope
+        return value, total
 
 
 class CarriedValues:

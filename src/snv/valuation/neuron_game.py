@@ -161,7 +161,11 @@ class NeuronGame(Game):
             gates = coalitions[start : start + BLOCK].to(self.means)
             plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
             yield torch.cat(
-                [self._engine.logits(self._batch(chunk), plan) for chunk in torch.split(rows, plan.examples)], dim=1
+                [
+                    self._engine.logits(self._batch(chunk), plan, self.means)
+                    for chunk in torch.split(rows, plan.examples)
+                ],
+                dim=1,
             )
             self.evaluations += plan.cost * len(rows) / self.n_examples
             start += len(plan.gates)
@@ -180,19 +184,19 @@ class NeuronGame(Game):
 
     def _choose_engine(self, few: Tensor, share_prefixes: bool) -> Engine:
         """Shared prefixes if the model can be traced and then answers as it does with hooks; else whole passes."""
-        hooked = Hooked(self.forward, self.neurons, self.means)
+        hooked = Hooked(self.forward, self.neurons)
         hooked.profile(self.model, few[:1])
-        replay = traced(self.model, self.neurons, self.means, self.forward) if share_prefixes else None
+        replay = traced(self.model, self.neurons, self.forward) if share_prefixes else None
         if replay is None:
             return hooked
         gates = torch.rand(3, self.n, generator=generator(0, "engine check")).round().to(self.means)
         try:
             replay.profile(few[:1])
-            ours = replay.logits(few, replay.plan(gates, len(few), memory=2**62))
+            ours = replay.logits(few, replay.plan(gates, len(few), memory=2**62), self.means)
         except (RuntimeError, NotImplementedError) as error:
             log.info("whole forward passes are used, because the model cannot be followed step by step: %s", error)
             return hooked
-        truth = torch.cat([hooked.logits(few, Plan(gate[None], len(few), 1.0)) for gate in gates])
+        truth = torch.cat([hooked.logits(few, Plan(gate[None], len(few), 1.0), self.means) for gate in gates])
         return replay if _close(ours, truth) else hooked
 
     @cached_property
@@ -217,14 +221,14 @@ class Engine(Protocol):
 
     def plan(self, gates: Gates, examples: int, memory: int) -> Plan: ...
 
-    def logits(self, images: Tensor, plan: Plan) -> Float[Tensor, "p b k"]: ...
+    def logits(self, images: Tensor, plan: Plan, means: Means) -> Float[Tensor, "p b k"]: ...
 
 
 class Hooked:
     """The plain engine: the whole network on p copies of the images, each with its own gates."""
 
-    def __init__(self, forward: Forward, neurons: Neurons, means: Means) -> None:
-        self.forward, self.neurons, self.means = forward, neurons, means
+    def __init__(self, forward: Forward, neurons: Neurons) -> None:
+        self.forward, self.neurons = forward, neurons
         self.bytes = 0
 
     def profile(self, model: nn.Module, example: Tensor) -> None:
@@ -243,9 +247,9 @@ class Hooked:
         gates = gates[:together]
         return Plan(gates, examples, float(len(gates)))
 
-    def logits(self, images: Tensor, plan: Plan) -> Float[Tensor, "p b k"]:
+    def logits(self, images: Tensor, plan: Plan, means: Means) -> Float[Tensor, "p b k"]:
         gates = [part for _, part in self.neurons.by_layer(plan.gates)]
-        return _gated_logits(self.forward, self.neurons, gates, self.means, images)
+        return _gated_logits(self.forward, self.neurons, gates, means, images)
 
 
 def _gated_logits(

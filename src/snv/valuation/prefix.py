@@ -66,16 +66,16 @@ class Step:
 class Replay:
     """A network as a list of steps, run for many coalitions at once; made by `traced`."""
 
-    def __init__(self, root: nn.Module, graph: fx.Graph, neurons: Neurons, means: Means) -> None:
+    def __init__(self, root: nn.Module, graph: fx.Graph, neurons: Neurons) -> None:
         self.neurons = neurons
-        self.means = means
         self.steps = _steps(root, graph, neurons)
         self.input = next(node for node in graph.nodes if node.op == "placeholder")
         self.output = next(node for node in graph.nodes if node.op == "output").args[0]
 
     def profile(self, example: Tensor) -> None:
         """Note the size and the multiply-accumulates of every step for one example (a batch of one)."""
-        self._run(example, torch.ones(1, self.neurons.n), self.sharing(torch.ones(1, self.neurons.n)), _measure)
+        everyone, no_means = torch.ones(1, self.neurons.n), torch.zeros(0)
+        self._run(example, everyone, self.sharing(everyone), no_means, _measure)
 
     @property
     def macs(self) -> int:
@@ -120,10 +120,10 @@ class Replay:
             gates = gates[: max(1, min(len(gates) // 2, len(gates) * memory // (needed * examples)))]
         return Plan(gates, max(1, min(examples, memory // max(needed, 1))), self.cost(sharing), sharing)
 
-    def logits(self, images: Tensor, plan: Plan) -> Float[Tensor, "p b k"]:
+    def logits(self, images: Tensor, plan: Plan, means: Means) -> Float[Tensor, "p b k"]:
         """The logits of every coalition for ``images``."""
         copies = plan.sharing[self.output][1]
-        values = self._run(images, plan.gates, plan.sharing)
+        values = self._run(images, plan.gates, plan.sharing, means)
         return torch.unflatten(values, 0, (copies.n, -1))[copies.copy.to(values.device)]
 
     def _run(
@@ -131,6 +131,7 @@ class Replay:
         images: Tensor,
         gates: Gates,
         sharing: Sharings,
+        means: Means,
         watch: Callable[[Step, Tensor], None] | None = None,
     ) -> Tensor:
         values: dict[fx.Node, Tensor] = {self.input: images}
@@ -144,31 +145,31 @@ class Replay:
             if watch is not None:
                 watch(step, result)
             if step.layer is not None:
-                result = self._gate(step.layer, _widened(result, before, after), gates, after)
+                result = self._gate(step.layer, _widened(result, before, after), gates, after, means)
             values[node] = result
             del ready, args, kwargs, result
             for done in step.finished:
                 del values[done]
         return values[self.output]
 
-    def _gate(self, index: int, result: Tensor, gates: Gates, copies: Sharing) -> Tensor:
+    def _gate(self, index: int, result: Tensor, gates: Gates, copies: Sharing, means: Means) -> Tensor:
         layer = self.neurons.layers[index]
         own = gates[copies.example, layer.neurons]
         if bool((own == 1).all()):
             return result
-        return gate_output(layer, result, own, self.means[layer.responses])
+        return gate_output(layer, result, own, means[layer.responses])
 
     def _bytes(self, node: fx.Node) -> int:
         return self.steps[node].bytes if node in self.steps else 0
 
 
-def traced(model: nn.Module, neurons: Neurons, means: Means, forward: Forward | None = None) -> Replay | None:
+def traced(model: nn.Module, neurons: Neurons, forward: Forward | None = None) -> Replay | None:
     """The model as steps, or None if Python code in it depends on the data or hides a layer of players."""
     checked = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)  # a traced value is no tensor, whatever its shape
     root = _Root(model, forward or model)
     try:
-        return Replay(root, fx.Tracer().trace(root), neurons, means)
+        return Replay(root, fx.Tracer().trace(root), neurons)
     except Exception:  # tracing runs the model's own code, which may fail in any way on a value that is no tensor
         return None
     finally:

@@ -1,0 +1,132 @@
+"""`snv value`: which neurons of a run matter for one of its tasks."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from snv.valuation.result import Valuation
+
+
+def register(app: typer.Typer) -> None:
+    app.command("value")(value)
+
+
+def value(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    task: Annotated[int, typer.Option(help="The task, counted from 1.")],
+    after: Annotated[int | None, typer.Option(help="The network after this task; default: after --task.")] = None,
+    method: Annotated[str, typer.Option(help="exact, montecarlo, truncated, tmab, gradient, hybrid or in-run.")] = (
+        "gradient"
+    ),
+    payoff: Annotated[str, typer.Option(help="loss, accuracy or probability.")] = "loss",
+    k: Annotated[float, typer.Option(help="The top of interest: a share, or a number of neurons.")] = 0.1,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the method, e.g. --set draws=128.")
+    ] = None,
+    max_evaluations: Annotated[float, typer.Option(help="Stop after so many V(S).")] = math.inf,
+    max_seconds: Annotated[float, typer.Option(help="Stop after so long.")] = math.inf,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to save; default: RUN/values/…")] = None,
+    plots: Annotated[bool, typer.Option("--plots", help="Draw values by layer, cumulated, with intervals.")] = False,
+    again: Annotated[bool, typer.Option("--continue", help="Go on from the result saved there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Shapley values of a run's neurons on a task's validation images, with error bars; the bill comes first."""
+    from snv.cli.output import say, say_json
+    from snv.cli.progress import Bar
+    from snv.config import parse_setting
+    from snv.errors import UserError
+    from snv.protocol.value import value_run
+    from snv.valuation.result import Valuation
+
+    moment = "" if after is None else f"-after-{after}"
+    path = out or run / "values" / f"task-{task:03d}{moment}-{method}.safetensors"
+    chosen: dict[str, Any] = {"k": int(k) if k >= 1 else k} | ({} if method == "in-run" else {"payoff": payoff})
+    if again:
+        if not path.exists():
+            raise UserError(f"There is nothing to continue: {path} does not exist. Leave --continue out.")
+        chosen["resume"] = Valuation.load(path)
+    with Bar(quiet=as_json) as bar:
+        found = value_run(
+            run,
+            task,
+            method,
+            after=after,
+            data_dir=data_dir,
+            progress=bar,
+            announce=None if as_json else lambda bill: say(f"{bill}\n"),
+            max_evaluations=max_evaluations,
+            max_seconds=max_seconds,
+            **chosen,
+            **dict(map(parse_setting, settings or [])),
+        )
+    found.save(path)
+    if plots:
+        from snv.valuation.plots import save_plots
+
+        save_plots(found, path.with_suffix(""))
+    if as_json:
+        say_json(as_object(found) | {"file": str(path)})
+    else:
+        tell(found)
+        say(f"\nsaved: {path}" + (f"    pictures: {path.with_suffix('')}/" if plots else ""))
+
+
+def as_object(found: Valuation) -> dict[str, Any]:
+    """What a machine wants to know; the values themselves are in the file."""
+    low, high = (finite(end.tolist()) for end in found.interval())
+    return {
+        "method": found.method,
+        "neurons": len(found),
+        "k": found.k,
+        "v_all": found.v_all,
+        "v_none": found.v_none,
+        "evaluations": found.evaluations,
+        "seconds": found.seconds,
+        "stopped": found.stopped,
+        "certified": found.certified,
+        "certificate": found.certificate,
+        "efficiency_ratio": finite([found.efficiency_ratio])[0],
+        "split_half_overlap": finite([found.split_half_overlap])[0],
+        "top_k": found.top_k().tolist(),
+        "names": list(found.names or ()),
+        "values": finite(found.values.tolist()),
+        "stderr": finite(found.stderr.tolist()),
+        "low": low,
+        "high": high,
+    }
+
+
+def finite(numbers: list[float]) -> list[float | None]:
+    return [x if math.isfinite(x) else None for x in numbers]
+
+
+def interval(low: float, high: float) -> str:
+    return f"[{low:+.5f}, {high:+.5f}]" if math.isfinite(low) and math.isfinite(high) else "–"
+
+
+def tell(found: Valuation) -> None:
+    """The story of a valuation on a terminal."""
+    from snv.cli.output import as_lines, number, say, say_table
+
+    low, high = found.interval()
+    names = found.names or tuple(str(i) for i in range(len(found)))
+    rows = [
+        [names[i], f"{float(found.values[i]):+.5f}", interval(float(low[i]), float(high[i]))]
+        for i in found.top_k(min(10, len(found))).tolist()
+    ]
+    say_table("most valuable neurons", ["neuron", "value", "95 % interval"], rows)
+    facts = {
+        "V(all), V(∅)": f"{found.v_all:.4f}, {found.v_none:.4f}",
+        "Σφ / (V(all) − V(∅))": number(finite([found.efficiency_ratio])[0]),
+        f"top {found.k} agrees between halves": number(finite([found.split_half_overlap])[0]),
+        "spent": f"{found.evaluations:,.0f} evaluations, {sum(found.seconds.values()):.1f} s",
+        "stopped": found.stopped,
+        "certificate": found.certificate,
+    }
+    say(as_lines(facts))

@@ -1,0 +1,165 @@
+"""What the neurons of a recorded run are worth for one of its tasks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from snv.config import RunConfig, build
+from snv.data.task import Task
+from snv.errors import UserError
+from snv.files import load_state
+from snv.learners import Learner
+from snv.networks.head import Specialist
+from snv.neurons import find_neurons
+from snv.protocol.directory import RunDirectory
+from snv.protocol.run import Prepared, Progress, left_as_found, prepare
+from snv.training.loop import EVALUATION_BATCH, Surroundings, Training, prepared
+from snv.training.stage import Batch
+from snv.valuation.agreement import Number, spearman
+from snv.valuation.inrun import LearnedValues
+from snv.valuation.result import Valuation
+from snv.valuation.value import Bill, learned_valuation, value_neurons
+
+Step: TypeAlias = Callable[[Batch, torch.optim.Optimizer], Tensor]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A run's network as it was after some tasks, and one task's validation data as its neurons are valued on them."""
+
+    model: Specialist
+    images: Tensor
+    labels: Tensor
+
+    @torch.inference_mode()
+    def score(self) -> float:
+        """V(all): minus the validation loss."""
+        self.model.eval()
+        parts = zip(self.images.split(EVALUATION_BATCH), self.labels.split(EVALUATION_BATCH), strict=True)
+        losses = [F.cross_entropy(self.model(x), y, reduction="sum") for x, y in parts]
+        return -float(torch.stack(losses).sum()) / len(self.labels)
+
+
+def value_run(
+    path: Path,
+    task: int,
+    method: str = "gradient",
+    *,
+    after: int | None = None,
+    data_dir: Path | None = None,
+    progress: Progress = lambda *_: None,
+    announce: Callable[[Bill], None] | None = None,
+    max_evaluations: float = math.inf,
+    max_seconds: float = math.inf,
+    **settings: Any,
+) -> Valuation:
+    """Values for task ``task`` (counted from 1) of the network after task ``after`` (default: right after that task).
+
+    V(S) is measured on the task's validation images, within its own head in TIL and among all classes seen in CIL.
+    ``in-run`` repeats the training of the task, bit for bit, and credits every step to the neurons that moved.
+    """
+    run = open_run(path, data_dir, progress)
+    n_tasks, moment = len(run.stream), task if after is None else after
+    if not 1 <= task <= n_tasks:
+        raise UserError(f"The run has tasks 1 to {n_tasks}; got --task {task}.")
+    if not task <= moment <= n_tasks:
+        raise UserError(f"Task {task} is valued after task {task} or a later one; got --after {moment}.")
+    if method == "in-run":
+        return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
+    _restore(run.learner, path, moment)
+    found = _moment(run, run.stream.task(task - 1), task)
+    return value_neurons(
+        found.model,
+        (found.images, found.labels),
+        method,
+        seed=run.config.seed,
+        max_evaluations=max_evaluations,
+        max_seconds=max_seconds,
+        announce=announce,
+        progress=progress,
+        **settings,
+    )
+
+
+def open_run(path: Path, data_dir: Path | None, progress: Progress) -> Prepared:
+    """A recorded run with its data and an untrained learner."""
+    directory = RunDirectory(path)
+    if not directory.is_run():
+        raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
+    stored = directory.read("config.json")
+    if data_dir is not None:
+        stored["data"]["dir"] = str(data_dir)
+    return prepare(build(RunConfig, stored), progress, directory.read("environment.json"))
+
+
+def _restore(learner: Learner, path: Path, n_done: int) -> None:
+    checkpoint = RunDirectory(path).task_path(n_done)
+    if not checkpoint.exists():
+        raise UserError(
+            f"{checkpoint} does not exist: the run has not got that far, or keeps only its last task (keep=last). "
+            "Finish the run, or choose --after with a task whose checkpoint is there."
+        )
+    learner.load_state_dict(load_state(checkpoint)["learner"])
+
+
+def _moment(run: Prepared, task: Task, number: int) -> Moment:
+    learner = run.learner
+    til = learner.setting.scenario == "til"
+    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess)
+    batches = list(prepared(task.val, around, learner.setting.train.channels_last))
+    images, labels = (torch.cat([batch[i] for batch in batches]) for i in (0, 1))
+    model = Specialist(learner.network, number - 1 if til else None)
+    return Moment(model.eval(), images, labels - task.block.start if til else labels)
+
+
+def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, progress: Progress) -> Valuation:
+    """The task trained again from where the run stood before it, every step credited; compared with `gradient`."""
+    learner = run.learner
+    if task > 1:
+        _restore(learner, path, task - 1)
+    data = (run.stream.upto if learner.sees == "all tasks" else run.stream.task)(task - 1).without_test()
+    learner.begin_task(data)
+    found = _moment(run, data, task)
+    neurons = find_neurons(found.model, found.images[:2])
+    learned = LearnedValues(found.model, neurons, found.images, found.labels)
+    learner.step = _credited(learner.step, learned)  # type: ignore[method-assign, assignment]
+    before, start = found.score(), time.perf_counter()
+    with left_as_found():
+        torch.set_num_threads(run.environment["threads"])
+        _train_again(run, data, progress)
+    result = learned_valuation(learned, before, found.score(), time.perf_counter() - start, k, run.config.seed)
+    carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
+    agreement = spearman(result.values, carried.values)
+    return replace(result, certificate=f"{result.certificate} Spearman with `gradient` values: {agreement:.2f}.")
+
+
+def _credited(plain: Step, learned: LearnedValues) -> Step:
+    def step(batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        with learned.step():
+            return plain(batch, optimizer)
+
+    return step
+
+
+def _train_again(run: Prepared, data: Task, progress: Progress) -> None:
+    learner, index = run.learner, 0
+
+    def tell(training: Training) -> None:
+        n, at = len(training.train), training.progress
+        progress("training again", at.epoch * n + at.images, training.settings.epochs * n)
+
+    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess, on_step=tell)
+    while (stage := learner.stage(data, index)) is not None:
+        learner.begin_stage(data, stage)
+        Training(learner, data, stage, around).run()
+        learner.end_stage(data, stage)
+        index += 1

@@ -1,0 +1,208 @@
+"""Shapley values of the neurons of any PyTorch network, with error bars, in one call."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from snv.errors import UserError
+from snv.neurons import Forward, Neurons, evaluating, find_neurons
+from snv.valuation.agreement import Number, how_many
+from snv.valuation.budget import Budget, Progress
+from snv.valuation.estimate import estimate, estimator, forecast
+from snv.valuation.gradient import GRADIENT_COST
+from snv.valuation.inrun import LearnedValues
+from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.payoffs import Terms
+from snv.valuation.result import Valuation
+
+log = logging.getLogger(__name__)
+
+Data: TypeAlias = Any
+"""A pair of tensors (inputs, labels), or anything that yields such pairs: a `Dataset`, a `DataLoader`, a list."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What a valuation will cost, estimated before it starts."""
+
+    method: str
+    neurons: int
+    examples: int
+    evaluations: float  # in V(S) on all examples; an upper bound where the method may stop early
+    forward_passes: float  # of single examples
+    macs: float
+    seconds: float  # from one timed V(all)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.method}: {self.neurons:,} neurons, at most {self.evaluations:,.0f} evaluations on "
+            f"{self.examples:,} examples = {self.forward_passes:,.0f} forward passes, {self.macs / 1e9:,.1f} G "
+            f"multiply-accumulates, about {spoken(self.seconds)}"
+        )
+
+
+def value_neurons(
+    model: nn.Module,
+    data: Data,
+    method: str = "gradient",
+    *,
+    payoff: str | Terms = "loss",
+    k: Number = 0.1,
+    seed: int = 0,
+    max_evaluations: Number = math.inf,
+    max_seconds: Number = math.inf,
+    neurons: Neurons | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    groups: Tensor | None = None,
+    forward: Forward | None = None,
+    memory: int | None = None,
+    announce: Callable[[Bill], None] | None = None,
+    progress: Progress | None = None,
+    resume: Valuation | None = None,
+    **settings: Any,
+) -> Valuation:
+    """The Shapley value of every filter and hidden unit of ``model``, in the game V(S) = payoff with only S active.
+
+    A neuron outside S is held at its mean response over ``data``; nothing is trained and the model is left as it was.
+    ``settings`` are those of the estimator (`snv.valuation.ESTIMATORS`), e.g. ``draws=64`` of ``gradient``. The bill is
+    given to ``announce`` (or logged) before anything is spent; ``max_evaluations`` and ``max_seconds`` end the
+    estimation early, with the estimate so far and the reason in ``stopped``.
+    """
+    estimator(method)  # an unknown name is refused before the data are read
+    game = neuron_game(model, data, payoff, neurons, include, exclude, groups, forward, memory)
+    (announce or log_bill)(bill(game, method, k=k, **settings))
+    budget = Budget(max_evaluations=max_evaluations, max_seconds=max_seconds)
+    return estimate(game, method, seed=seed, budget=budget, progress=progress, resume=resume, k=k, **settings)
+
+
+def neuron_game(
+    model: nn.Module,
+    data: Data,
+    payoff: str | Terms = "loss",
+    neurons: Neurons | None = None,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    groups: Tensor | None = None,
+    forward: Forward | None = None,
+    memory: int | None = None,
+) -> NeuronGame:
+    """The game of a network's neurons on some data."""
+    images, labels = as_tensors(data, _device(model))
+    if neurons is None:
+        neurons = find_neurons(model, images[:2], include=include, exclude=exclude, forward=forward)
+    if neurons.n == 0:
+        raise UserError(
+            "No neurons were found: the model has no convolution or linear layer besides its classifier head, or all "
+            "are excluded. Check include= and exclude=."
+        )
+    return NeuronGame(model, images, labels, neurons, payoff, groups=groups, forward=forward, memory=memory)
+
+
+def bill(game: NeuronGame, method: str, **settings: Any) -> Bill:
+    """The cost of a valuation: evaluations from the method's settings, time from one V(all), which is needed anyway."""
+    evaluations = forecast(game, method, **settings)
+    start = time.perf_counter()
+    _ = game.everyone
+    seconds = time.perf_counter() - start
+    forward_passes = evaluations * game.n_examples
+    return Bill(
+        method=method,
+        neurons=game.n,
+        examples=game.n_examples,
+        evaluations=evaluations,
+        forward_passes=forward_passes,
+        macs=forward_passes * _macs_per_example(game),
+        seconds=seconds * evaluations,
+    )
+
+
+def _macs_per_example(game: NeuronGame) -> float:
+    with evaluating(game.model), torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        game.forward(game.images[:1])
+    return float(counter.get_total_flops()) / 2
+
+
+def log_bill(found: Bill) -> None:
+    log.info("%s", found)
+
+
+def learned_valuation(
+    learned: LearnedValues, v_before: float, v_after: float, seconds: float, k: Number = 0.1, seed: int = 0
+) -> Valuation:
+    """What `in-run` collected as a result like any other: V(∅) is V before training, V(all) is V after it.
+
+    So ``efficiency_ratio`` tells how much of the real decrease of the loss the first-order credits add up to.
+    """
+    n = learned.neurons.n
+    return Valuation(
+        method="in-run",
+        seed=seed,
+        values=learned.values().double(),
+        stderr=torch.full((n,), torch.nan, dtype=torch.float64),
+        counts=torch.full((n,), learned.steps, dtype=torch.int64),
+        k=how_many(k, n),
+        v_all=v_after,
+        v_none=v_before,
+        evaluations=GRADIENT_COST * math.ceil(learned.steps / learned.every),
+        seconds={"training": seconds},
+        stopped="training ended",
+        certificate="Not certified: in-run values credit what a neuron learned in this run, not what it carries.",
+        names=tuple(learned.neurons.names),
+        layers=tuple(layer.name for layer in learned.neurons.layers for _ in range(layer.n)),
+    )
+
+
+def as_tensors(data: Data, device: torch.device) -> tuple[Tensor, Tensor]:
+    """All inputs and all labels, on the model's device."""
+    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
+        images, labels = data
+    else:
+        images, labels = _collected(data)
+    if not torch.isfinite(images).all():
+        bad = int((~torch.isfinite(images)).flatten(1).any(1).nonzero()[0])
+        raise UserError(f"Example {bad} holds values that are not numbers (NaN or infinity). Repair or remove it.")
+    return images.to(device), labels.to(device)
+
+
+def spoken(seconds: float) -> str:
+    """A duration in the unit a person would use."""
+    for unit, length in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.1f} seconds"
+
+
+def _collected(data: Any) -> tuple[Tensor, Tensor]:
+    """Batches of a loader joined, or single examples of a dataset stacked."""
+    images, labels = [], []
+    count = len(data) if hasattr(data, "__len__") else None  # a Dataset may have no end when iterated
+    items = (data[i] for i in range(count)) if hasattr(data, "__getitem__") and count is not None else iter(data)
+    for item in items:
+        try:
+            x, y = item
+        except (TypeError, ValueError):
+            raise UserError(
+                f"The data should be pairs (inputs, labels); found {type(item).__name__}. Give two tensors, or a "
+                "Dataset or DataLoader that yields pairs."
+            ) from None
+        single = not (isinstance(y, Tensor) and y.ndim)
+        images.append(x[None] if single else x)
+        labels.append(torch.as_tensor(y).reshape(-1))
+    if not images:
+        raise UserError("The data are empty; valuing neurons needs some examples with labels.")
+    return torch.cat(images), torch.cat(labels)
+
+
+def _device(model: nn.Module) -> torch.device:
+    tensor = next(iter([*model.parameters(), *model.buffers()]), None)
+    return torch.device("cpu") if tensor is None else tensor.device
