@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from snv.protocol.directory import load_record
     from snv.protocol.record import Record
     from snv.protocol.run import run
+    from snv.protocol.value import value_run
+    from snv.valuation.result import Valuation
+    from snv.valuation.value import value_neurons
 
 __version__ = "0.1.0"
 
@@ -29,12 +32,15 @@ __all__ = [
     "Task",
     "TaskStream",
     "UserError",
+    "Valuation",
     "build_network",
     "from_arrays",
     "load_config",
     "load_record",
     "load_source",
     "run",
+    "value_neurons",
+    "value_run",
 ]
 
 _HOME = {
@@ -46,6 +52,9 @@ _HOME = {
     "snv.protocol.directory": ("load_record",),
     "snv.protocol.record": ("Record",),
     "snv.protocol.run": ("run",),
+    "snv.protocol.value": ("value_run",),
+    "snv.valuation.result": ("Valuation",),
+    "snv.valuation.value": ("value_neurons",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

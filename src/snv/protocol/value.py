@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from snv.config import RunConfig, build
@@ -19,15 +17,14 @@ from snv.errors import UserError
 from snv.files import load_state
 from snv.learners import Learner
 from snv.networks.head import Specialist
-from snv.neurons import find_neurons
 from snv.protocol.directory import RunDirectory
 from snv.protocol.run import Prepared, Progress, left_as_found, prepare
-from snv.training.loop import EVALUATION_BATCH, Surroundings, Training, prepared
+from snv.training.loop import Surroundings, Training, prepared
 from snv.training.stage import Batch
 from snv.valuation.agreement import Number, spearman
 from snv.valuation.inrun import LearnedValues
 from snv.valuation.result import Valuation
-from snv.valuation.value import Bill, learned_valuation, value_neurons
+from snv.valuation.value import Bill, value_neurons
 
 Step: TypeAlias = Callable[[Batch, torch.optim.Optimizer], Tensor]
 
@@ -39,14 +36,6 @@ class Moment:
     model: Specialist
     images: Tensor
     labels: Tensor
-
-    @torch.inference_mode()
-    def score(self) -> float:
-        """V(all): minus the validation loss."""
-        self.model.eval()
-        parts = zip(self.images.split(EVALUATION_BATCH), self.labels.split(EVALUATION_BATCH), strict=True)
-        losses = [F.cross_entropy(self.model(x), y, reduction="sum") for x, y in parts]
-        return -float(torch.stack(losses).sum()) / len(self.labels)
 
 
 def value_run(
@@ -129,17 +118,18 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
     data = (run.stream.upto if learner.sees == "all tasks" else run.stream.task)(task - 1).without_test()
     learner.begin_task(data)
     found = _moment(run, data, task)
-    neurons = find_neurons(found.model, found.images[:2])
-    learned = LearnedValues(found.model, neurons, found.images, found.labels)
+    learned = LearnedValues.of(found.model, found.images, found.labels)
     learner.step = _credited(learner.step, learned)  # type: ignore[method-assign, assignment]
-    before, start = found.score(), time.perf_counter()
     with left_as_found():
         torch.set_num_threads(run.environment["threads"])
         _train_again(run, data, progress)
-    result = learned_valuation(learned, before, found.score(), time.perf_counter() - start, k, run.config.seed)
+    result = learned.valuation(k)
     carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
-    agreement = spearman(result.values, carried.values)
-    return replace(result, certificate=f"{result.certificate} Spearman with `gradient` values: {agreement:.2f}.")
+    told = (
+        "Not certified: in-run values credit what a neuron learned in this run, not what it carries. "
+        f"Spearman with `gradient` values: {spearman(result.values, carried.values):.2f}."
+    )
+    return replace(result, certificate=told)
 
 
 def _credited(plain: Step, learned: LearnedValues) -> Step:

@@ -149,7 +149,7 @@ class LearnedValues:
             for rows in torch.split(torch.arange(len(self.labels)), self.batch_size):
                 losses = F.cross_entropy(self.forward(self.images[rows]), self.labels[rows], reduction="none")
                 loss = losses.sum() / len(self.labels)
-                value += float(loss)
+                value += float(loss.detach())
                 found = torch.autograd.grad(loss, trained, materialize_grads=True) if trained else ()
                 for sum_, slope in zip(total, found, strict=True):
                     sum_ += slope

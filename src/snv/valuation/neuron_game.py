@@ -23,7 +23,7 @@ from snv.valuation.prefix import Plan, Replay, traced
 log = logging.getLogger(__name__)
 
 ROWS = 16  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
-MEMORY = {"cpu": 2**27}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
+MEMORY = {"cpu": 2**28}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
 ELSEWHERE = 2**30
 BLOCK = 512  # coalitions laid out at once
 
@@ -31,7 +31,7 @@ BLOCK = 512  # coalitions laid out at once
 class NeuronGame(Game):
     """V(S): the score of ``model`` on ``images`` with every neuron outside S held at its mean response.
 
-    ``memory`` bounds the activations alive at once, in bytes (128 MiB on a processor, 1 GiB elsewhere): as many
+    ``memory`` bounds the activations alive at once, in bytes (256 MiB on a processor, 1 GiB elsewhere): as many
     coalitions and examples share a forward pass as fit, and at least one of each. What coalitions have in common is
     computed once wherever the model can be traced (``shares_prefixes``), so flips, and coalitions that grow along a
     permutation, cost a fraction of a forward pass.
@@ -69,6 +69,16 @@ class NeuronGame(Game):
             self.payoff = make_payoff(payoff, logits, labels[: len(few)], groups)
             self._engine = self._choose_engine(few, share_prefixes)
         self.samples_examples = self.payoff.samples_examples
+
+    @property
+    def names(self) -> list[str]:
+        """One per player, such as ``layer1.0.conv1[17]``."""
+        return self.neurons.names
+
+    @property
+    def layers(self) -> list[str]:
+        """The layer of each player."""
+        return [layer.name for layer in self.neurons.layers for _ in range(layer.n)]
 
     @property
     def shares_prefixes(self) -> bool:

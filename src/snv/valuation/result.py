@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
-from snv.errors import UserError
+from snv.errors import UserError, unknown
 from snv.files import State, load_state, save_state
 from snv.shapes import Indices
 from snv.valuation.agreement import Number, split_half_overlap, top_k
@@ -20,6 +20,7 @@ from snv.valuation.moments import Halves, Vector
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 HORIZON = 200.0  # time-uniform radii are tightest around this many observations
 
@@ -131,6 +132,14 @@ class Valuation:
         for name in ("names", "layers"):
             state[name] = None if state[name] is None else tuple(state[name])
         return Valuation(**state)
+
+    def plot(self, kind: str = "layers") -> Figure:
+        """A picture: values by ``layers``, ``cumulative`` value, or ``intervals`` around the cut."""
+        from snv.valuation.plots import PLOTS  # Matplotlib is slow to import
+
+        if kind not in PLOTS:
+            raise unknown("picture", kind, PLOTS)
+        return PLOTS[kind](self)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per player: value, stderr, count, 95 % interval, rank, and name, layer and unbiased if known."""

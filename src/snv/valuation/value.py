@@ -15,11 +15,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from snv.errors import UserError
 from snv.neurons import Forward, Neurons, evaluating, find_neurons
-from snv.valuation.agreement import Number, how_many
+from snv.valuation.agreement import Number
 from snv.valuation.budget import Budget, Progress
 from snv.valuation.estimate import estimate, estimator, forecast
-from snv.valuation.gradient import GRADIENT_COST
-from snv.valuation.inrun import LearnedValues
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
 from snv.valuation.result import Valuation
@@ -134,32 +132,6 @@ def _macs_per_example(game: NeuronGame) -> float:
 
 def log_bill(found: Bill) -> None:
     log.info("%s", found)
-
-
-def learned_valuation(
-    learned: LearnedValues, v_before: float, v_after: float, seconds: float, k: Number = 0.1, seed: int = 0
-) -> Valuation:
-    """What `in-run` collected as a result like any other: V(∅) is V before training, V(all) is V after it.
-
-    So ``efficiency_ratio`` tells how much of the real decrease of the loss the first-order credits add up to.
-    """
-    n = learned.neurons.n
-    return Valuation(
-        method="in-run",
-        seed=seed,
-        values=learned.values().double(),
-        stderr=torch.full((n,), torch.nan, dtype=torch.float64),
-        counts=torch.full((n,), learned.steps, dtype=torch.int64),
-        k=how_many(k, n),
-        v_all=v_after,
-        v_none=v_before,
-        evaluations=GRADIENT_COST * math.ceil(learned.steps / learned.every),
-        seconds={"training": seconds},
-        stopped="training ended",
-        certificate="Not certified: in-run values credit what a neuron learned in this run, not what it carries.",
-        names=tuple(learned.neurons.names),
-        layers=tuple(layer.name for layer in learned.neurons.layers for _ in range(layer.n)),
-    )
 
 
 def as_tensors(data: Data, device: torch.device) -> tuple[Tensor, Tensor]:
