@@ -172,7 +172,7 @@ def test_a_duration_is_told_in_a_persons_unit():
 def test_the_example_shows_that_the_best_neurons_carry_the_network():
     command = [sys.executable, str(EXAMPLES / "value_neurons.py")]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.findall(r"accuracy with (.+?) +([0-9.]+) %", told)
+    found = re.findall(r"^accuracy with (.+?) +([0-9.]+) %$", told, flags=re.MULTILINE)
     whole, without_best, without_worst = (float(percent) for _, percent in found)
     assert whole > 90
     assert without_best < whole - 20
