@@ -106,7 +106,8 @@ def main() -> None:
             took = timed(kinds[name])
             if turn:
                 seconds[name].append(took)
-        print(f"turn {turn}: " + ", ".join(f"{k} {n / v[-1]:.0f} images/s" for k, v in seconds.items() if v), flush=True)
+        last = ", ".join(f"{name} {n / times[-1]:.0f} images/s" for name, times in seconds.items() if times)
+        print(f"turn {turn}: {last or 'warm-up'}", flush=True)
     speed = {name: n / statistics.median(times) for name, times in seconds.items()}
     ratio = statistics.median(b / a for a, b in zip(seconds["ours"], seconds["bare"], strict=True))
     print(f"\nResNet-18 width {options.width}, 32 px, batch 64, {torch.get_num_threads()} threads, {DEVICE}")

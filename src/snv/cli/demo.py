@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-SMALL = ("train.epochs=15", "network.width=16")
+SMALL = ("train.epochs=15", "network.width=16", "threads=1")
 """Enough for handwritten digits of 8 × 8 pixels."""
 
 

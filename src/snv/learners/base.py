@@ -57,6 +57,7 @@ class Learner:
     paper: ClassVar[str]
     scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
     memory: ClassVar[str] = "none"  # what of old tasks is kept, in words
+    stores_images: ClassVar[bool] = False  # whether images of old tasks are among it
     sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
     grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
     Config: ClassVar[type] = NoConfig

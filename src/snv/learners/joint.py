@@ -28,6 +28,7 @@ class Joint(Learner):
     title = "Joint (all data at once, upper bound)"
     paper = "the paper's upper bound"
     memory = "all training and validation images of all tasks"
+    stores_images = True
     sees = "all tasks"
 
     def __init__(self, setting: Setting, config: object = None) -> None:

@@ -24,6 +24,12 @@ class Network(nn.Module):
         """How many classes each head tells apart, in task order."""
         return [head.out_features for head in self.heads]  # type: ignore[misc]
 
+    def head(self, t: int) -> nn.Linear:
+        """The head of task t; −1 is the newest."""
+        head = self.heads[t]
+        assert isinstance(head, nn.Linear)
+        return head
+
     def fresh_head(self, start: int, k: int) -> nn.Linear:
         """The untrained head of the ``k`` classes from ``start`` on: a pure function of the seed, start and k."""
         head = linear(self.body.n_features, k, rng=generator(self.seed, "head", start))

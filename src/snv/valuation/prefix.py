@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import jaxtyping
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, fx, nn
 
 from snv.neurons import Forward, Neurons
+from snv.tracing import graph_of
 from snv.valuation.ablation import Means, gate_output
 from snv.valuation.game import Gates
 
@@ -165,15 +165,11 @@ class Replay:
 
 def traced(model: nn.Module, neurons: Neurons, forward: Forward | None = None) -> Replay | None:
     """The model as steps, or None if Python code in it depends on the data or hides a layer of players."""
-    checked = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)  # a traced value is no tensor, whatever its shape
     root = _Root(model, forward or model)
     try:
-        return Replay(root, fx.Tracer().trace(root), neurons)
+        return Replay(root, graph_of(root), neurons)
     except Exception:  # tracing runs the model's own code, which may fail in any way on a value that is no tensor
         return None
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", checked)
 
 
 class _Root(nn.Module):

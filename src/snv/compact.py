@@ -1,0 +1,327 @@
+"""A task's subnetwork cut out of the dense one: only the rows and columns of its neurons, the rest folded away.
+
+A neuron outside the task is a constant. A constant channel through a padded convolution is constant inside and
+different at the border, so what all constants contribute together is a map, exact for one input size. The result is an
+ordinary module: smaller, faster, trainable, exportable; `write_back` returns what it learned to the dense network.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from snv.errors import UserError
+from snv.neurons import Neurons
+from snv.shapes import Indices, Mask
+from snv.tracing import graph_of
+
+BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
+ELEMENTWISE_MODULES = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Hardswish)
+POOLINGS = ("max_pool2d", "boolean_dispatch", "adaptive_avg_pool2d", "adaptive_max_pool2d")  # a constant stays itself
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """A tensor of the dense network as the small one has it: some channels live, the others constant."""
+
+    node: fx.Node  # holds the live channels, in the order of ``live``
+    live: Indices
+    constants: Tensor  # (channels,): the values of the others, 0 for live ones
+    size: tuple[int, ...]  # height and width; empty for features
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """A layer of the small network and the rows and columns of the dense one it was cut from."""
+
+    small: nn.Module
+    dense: nn.Module
+    rows: Indices
+    columns: Indices | None = None  # None: a norm layer, which has rows only
+    bias: Tensor | None = None  # of the small layer when it was cut, what constants add included; None: not trained
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """Weight and, if it is trained, bias of the small layer."""
+        small: Any = self.small
+        return [small.weight] if self.bias is None else [small.weight, small.bias]
+
+
+class Shifted(nn.Module):
+    """A layer plus a fixed map: what constant inputs contribute to it."""
+
+    def __init__(self, layer: nn.Module, shift: Tensor) -> None:
+        super().__init__()
+        self.layer = layer
+        self.shift: Tensor
+        self.register_buffer("shift", shift)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x) + self.shift
+        return out
+
+
+class Merge(nn.Module):
+    """The sum of two signals with different live channels: those of both first, then of the one, then of the other."""
+
+    def __init__(self, a: Signal, b: Signal) -> None:
+        super().__init__()
+        places = [_places(signal) for signal in (a, b)]
+        has_a, has_b = (place >= 0 for place in places)
+        parts = [(has_a & has_b).nonzero()[:, 0], (has_a & ~has_b).nonzero()[:, 0], (has_b & ~has_a).nonzero()[:, 0]]
+        self.live = torch.cat(parts)
+        self.shift: Tensor
+        self.register_buffer("shift", _as_map((a.constants + b.constants)[self.live], a.size))
+        self.both_a, self.both_b, self.only_a, self.only_b = (torch.empty(0, dtype=torch.long) for _ in range(4))
+        for name, place, part in zip(
+            ("both_a", "both_b", "only_a", "only_b"),
+            (places[0], places[1], places[0], places[1]),
+            (parts[0], parts[0], parts[1], parts[2]),
+            strict=True,
+        ):
+            delattr(self, name)
+            self.register_buffer(name, place[part])
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        both = a.index_select(1, self.both_a) + b.index_select(1, self.both_b)
+        rest = (a.index_select(1, self.only_a), b.index_select(1, self.only_b))
+        return torch.cat([both, *rest], dim=1) + self.shift
+
+
+class Compact(nn.Module):
+    """The subnetwork as a module of its own: images → features of the live channels → logits of one head."""
+
+    def __init__(self, body: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.body, self.head = body, head
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.body(images))
+        return logits
+
+
+def compact(
+    body: nn.Module, head: nn.Linear, neurons: Neurons, mask: Mask, means: Tensor, shape: tuple[int, int, int]
+) -> tuple[Compact, list[Link]]:
+    """The part of ``body`` and ``head`` that ``mask`` keeps, for images of ``shape``, and where its parts came from.
+
+    ``neurons`` are those of ``body``, ``means`` the responses that neurons outside the mask are held at, before
+    normalisation. Norm layers are read in evaluation mode, as they are now.
+    """
+    cutter = _Cutter(body, neurons, mask, means, shape)
+    with torch.no_grad():
+        signal = cutter.cut()
+        rows = torch.arange(head.out_features)
+        small = _rows_and_columns(head, rows, signal.live)
+        _shifted(small, head(signal.constants[None]))
+    assert isinstance(small, nn.Linear)
+    return Compact(cutter.finished(signal), small), [*cutter.links, _link(small, head, rows, signal.live)]
+
+
+@torch.no_grad()
+def write_back(links: list[Link]) -> None:
+    """Put what the small network has learned into the rows and columns of the dense one it was cut from."""
+    for link in links:
+        if link.columns is None:
+            for name in ("weight", "bias", "running_mean", "running_var"):
+                getattr(link.dense, name)[link.rows] = getattr(link.small, name)
+        else:
+            dense: Any = link.dense
+            dense.weight[link.rows[:, None], link.columns] = link.small.weight
+            if link.bias is not None:
+                small: Any = link.small
+                dense.bias[link.rows] += small.bias - link.bias
+
+
+class _Cutter:
+    """Walks through the dense graph and builds the small one."""
+
+    def __init__(
+        self, body: nn.Module, neurons: Neurons, mask: Mask, means: Tensor, shape: tuple[int, int, int]
+    ) -> None:
+        self.body, self.shape = body, shape
+        self.players = {layer.module: layer for layer in neurons.layers}
+        self.mask, self.means = mask, means.detach()
+        self.parts = nn.Module()
+        self.graph = fx.Graph()
+        self.links: list[Link] = []
+        self.signals: dict[fx.Node, Signal] = {}
+
+    def cut(self) -> Signal:
+        """The features as a signal of the small network."""
+        for node in graph_of(self.body).nodes:
+            match node.op:
+                case "placeholder":
+                    channels = self.shape[0]
+                    nothing = torch.zeros(channels, device=self.means.device)
+                    images = self.graph.placeholder("images")
+                    self.signals[node] = Signal(images, torch.arange(channels), nothing, self.shape[1:])
+                case "output":
+                    return self.signals[node.args[0]]
+                case "call_module":
+                    module = self.body.get_submodule(str(node.target))
+                    self.signals[node] = self._module(module, self.signals[node.args[0]])
+                case _:
+                    self.signals[node] = self._function(node)
+        raise UserError("The network has no output, so nothing can be cut out of it.")
+
+    def finished(self, signal: Signal) -> fx.GraphModule:
+        self.graph.output(signal.node)
+        return fx.GraphModule(self.parts, self.graph)
+
+    def _module(self, module: nn.Module, x: Signal) -> Signal:
+        match module:
+            case nn.Conv2d() if module.groups == 1:
+                shift = module(_as_map(x.constants, x.size).expand(1, -1, *x.size))
+                return self._layer(module, x, shift, tuple(shift.shape[2:]))
+            case nn.Linear() if not x.size:
+                return self._layer(module, x, module(x.constants[None]), ())
+            case nn.BatchNorm1d() | nn.BatchNorm2d():
+                return self._norm(module, x)
+            case nn.MaxPool2d() | nn.AdaptiveAvgPool2d() | nn.AdaptiveMaxPool2d() | nn.Identity():
+                size = module(torch.zeros(1, 1, *x.size, device=x.constants.device)).shape[2:] if x.size else ()
+                return replace(x, node=self._call(module, x.node), size=tuple(size))
+            case _ if isinstance(module, ELEMENTWISE_MODULES):
+                return replace(x, node=self._call(module, x.node), constants=_silenced(module(x.constants), x.live))
+        raise UserError(
+            f"{type(module).__name__} layers cannot be cut out, only convolutions without groups, linear layers, "
+            "BatchNorm, pooling and element-wise functions. Use the masked network instead."
+        )
+
+    def _layer(self, module: nn.Conv2d | nn.Linear, x: Signal, shift: Tensor, size: tuple[int, ...]) -> Signal:
+        """The kept rows and live columns of a layer of players, plus what its constant inputs add."""
+        layer = self.players.get(module)
+        if layer is None:
+            kept = torch.arange(len(module.weight))
+            constants = torch.zeros(len(module.weight), device=x.constants.device)
+        else:
+            kept = self.mask[layer.neurons].nonzero()[:, 0]
+            constants = _silenced(self.means[layer.responses].to(x.constants), kept)
+        if len(kept) == 0 or len(x.live) == 0:
+            raise UserError(
+                f"The mask cuts the network in two: {layer.name if layer else 'a layer'} keeps {len(kept)} neurons and "
+                f"reads {len(x.live)}. Keep at least one neuron of every layer."
+            )
+        small = _rows_and_columns(module, kept, x.live)
+        part = _shifted(small, shift[:, kept])
+        self.links.append(_link(small, module, kept, x.live))
+        return Signal(self._call(part, x.node), kept, constants, size)
+
+    def _norm(self, norm: BatchNorm, x: Signal) -> Signal:
+        small = type(norm)(len(x.live), norm.eps, norm.momentum).to(norm.weight.device)
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            getattr(small, name).copy_(getattr(norm, name)[x.live])
+        self.links.append(Link(small, norm, x.live))
+        statistics = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+        constants = F.batch_norm(x.constants[None], *statistics, training=False, eps=norm.eps)[0]
+        return replace(x, node=self._call(small, x.node), constants=_silenced(constants, x.live))
+
+    def _function(self, node: fx.Node) -> Signal:
+        """Additions, element-wise functions and poolings that are no modules."""
+        inputs = [self.signals[parent] for parent in node.all_input_nodes]
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if node.target in (operator.add, operator.iadd, torch.add) and len(inputs) == 2:
+            return self._sum(*inputs)
+        x = inputs[0]
+        if name in ("relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "leaky_relu") and len(inputs) == 1:
+            function: Callable[..., Tensor] = getattr(F, name.rstrip("_"), None) or getattr(torch, name.rstrip("_"))
+            made = self.graph.call_function(function, (x.node,))
+            return replace(x, node=made, constants=_silenced(function(x.constants), x.live))
+        if name == "mean" and _over_positions(node) and x.size:
+            return replace(x, node=self.graph.call_method("mean", (x.node, (2, 3))), size=())
+        if name in POOLINGS:
+            pool: Any = node.target
+            size = pool(torch.zeros(1, 1, *x.size, device=x.constants.device), *node.args[1:], **node.kwargs).shape[2:]
+            made = self.graph.call_function(pool, (x.node, *node.args[1:]), node.kwargs)
+            return replace(x, node=made, size=tuple(size))
+        if name in ("flatten", "view", "reshape") and x.size:
+            return self._flat(x)
+        raise UserError(f"The operation {name!r} cannot be cut out. Use the masked network instead.")
+
+    def _flat(self, x: Signal) -> Signal:
+        """(b, c, h, w) as (b, c·h·w): every channel becomes h·w features."""
+        span = math.prod(x.size)
+        live = (x.live[:, None] * span + torch.arange(span)).flatten()
+        made = self.graph.call_method("flatten", (x.node, 1))
+        return Signal(made, live, x.constants.repeat_interleave(span), ())
+
+    def _sum(self, a: Signal, b: Signal) -> Signal:
+        merge = Merge(a, b)
+        constants = _silenced(a.constants + b.constants, merge.live)
+        return Signal(self._call(merge, a.node, b.node), merge.live, constants, a.size)
+
+    def _call(self, part: nn.Module, *inputs: fx.Node) -> fx.Node:
+        name = f"part{len(list(self.parts.children()))}"
+        self.parts.add_module(name, part)
+        return self.graph.call_module(name, inputs)
+
+
+def _places(signal: Signal) -> Indices:
+    """Where each channel stands among the live ones; −1 if it is constant."""
+    places = torch.full((len(signal.constants),), -1)
+    places[signal.live] = torch.arange(len(signal.live))
+    return places
+
+
+def _silenced(constants: Tensor, live: Indices) -> Tensor:
+    constants = constants.detach().clone()
+    constants[live] = 0
+    return constants
+
+
+def _as_map(values: Tensor, size: tuple[int, ...]) -> Tensor:
+    """One value per channel in a shape that adds to (b, c, h, w) or (b, c)."""
+    return values.reshape(1, -1, *[1] * len(size))
+
+
+def _rows_and_columns(module: nn.Conv2d | nn.Linear, rows: Indices, columns: Indices) -> nn.Conv2d | nn.Linear:
+    weight = module.weight.detach()[rows][:, columns]
+    small: nn.Conv2d | nn.Linear
+    if isinstance(module, nn.Linear):
+        small = nn.Linear(len(columns), len(rows), device=weight.device)
+    else:
+        kernel, stride, padding, dilation = module.kernel_size, module.stride, module.padding, module.dilation
+        small = nn.Conv2d(
+            len(columns),
+            len(rows),
+            kernel,  # type: ignore[arg-type]
+            stride,  # type: ignore[arg-type]
+            padding,  # type: ignore[arg-type]
+            dilation,  # type: ignore[arg-type]
+            padding_mode=module.padding_mode,
+            device=weight.device,
+        )
+    small.weight.data = weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight.clone()
+    return small
+
+
+def _shifted(small: nn.Conv2d | nn.Linear, shift: Tensor) -> nn.Module:
+    """The layer with the shift as its bias where it is the same everywhere, else with a map behind it."""
+    assert small.bias is not None
+    first = shift.flatten(2)[..., :1] if shift.ndim == 4 else shift[..., None]  # (1, rows, 1)
+    if bool((shift.flatten(2) == first).all() if shift.ndim == 4 else True):
+        small.bias.data = first[0, :, 0].clone()
+        return small
+    small.bias.data = torch.zeros_like(small.bias)
+    return Shifted(small, shift.clone())
+
+
+def _link(small: nn.Conv2d | nn.Linear, dense: nn.Conv2d | nn.Linear, rows: Indices, columns: Indices) -> Link:
+    """A bias that only holds what constants add is not trained."""
+    assert small.bias is not None
+    if dense.bias is None:
+        small.bias.requires_grad_(False)
+        return Link(small, dense, rows, columns)
+    return Link(small, dense, rows, columns, small.bias.detach().clone())
+
+
+def _over_positions(node: fx.Node) -> bool:
+    dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+    return dims in ((2, 3), [2, 3], (-2, -1), [-2, -1]) and not node.kwargs.get("keepdim", False)

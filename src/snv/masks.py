@@ -1,0 +1,93 @@
+"""Which neurons a task keeps, and how kept ones stay bit-identical."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from snv.neurons import Neurons, Owned
+from snv.shapes import Indices, Mask, Values
+
+
+def select(
+    values: Values,
+    layer_of: Indices,
+    budget: int,
+    layer_share: float = 0.5,
+    free: Mask | None = None,
+) -> Mask:
+    """S_t: the most valuable neurons, of which at most ``budget`` cost something.
+
+    A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
+    the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
+    Neurons in ``free`` (frozen ones, when reuse costs nothing) come along while the budget lasts.
+    """
+    n = len(values)
+    costs = torch.ones(n, dtype=torch.long) if free is None else (~free).long()
+    order = torch.argsort(values, descending=True, stable=True)
+    chosen = torch.zeros(n, dtype=torch.bool)
+    for layer in range(int(layer_of.max()) + 1):
+        own = order[layer_of[order] == layer]
+        quota = max(1, math.floor(layer_share * budget * len(own) / n))
+        chosen[_affordable(own, costs, quota)] = True
+    left = budget - int(costs[chosen].sum())
+    chosen[_affordable(order[~chosen[order]], costs, left)] = True
+    return chosen
+
+
+def _affordable(order: Indices, costs: Indices, budget: int) -> Indices:
+    """The longest beginning of ``order`` that costs at most ``budget``."""
+    return order[costs[order].cumsum(0) <= max(0, budget)]
+
+
+def coverage_budget(values: Values, share: float) -> int:
+    """How many of the best neurons hold ``share`` of all positive value."""
+    positive = values.clamp(min=0).sort(descending=True).values
+    reached = positive.cumsum(0) >= share * positive.sum() * (1 - 1e-12)
+    return int(reached.nonzero()[0]) + 1 if bool(reached.any()) else len(values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    tensor: Tensor
+    rows: Indices
+    values: Tensor
+
+
+class Frozen:
+    """Rows of weights that must not move, under any optimiser: `restore` puts them back after every step.
+
+    Note: the paper zeroes their gradient (Eq. 9), which momentum and weight decay ignore; putting the value back is
+    exact whatever the optimiser does.
+    """
+
+    def __init__(self, blocks: Iterable[tuple[Tensor, Mask]]) -> None:
+        """``blocks`` are tensors with a mask over their first axis, True = frozen; values are taken now."""
+        self._rows: list[_Rows] = []
+        for tensor, frozen in blocks:
+            rows = frozen.nonzero()[:, 0].to(tensor.device)
+            if len(rows):
+                self._rows.append(_Rows(tensor, rows, tensor.detach()[rows].clone()))
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for held in self._rows:
+            held.tensor.index_copy_(0, held.rows, held.values)
+
+    def unchanged(self) -> bool:
+        """Whether every frozen value is, bit for bit, what it was."""
+        return all(torch.equal(held.tensor.detach()[held.rows], held.values) for held in self._rows)
+
+
+def own_weights(neurons: Neurons) -> list[Owned]:
+    """What belongs to a neuron whatever the task: filter weights and biases (norm entries are kept per task)."""
+    return [owned for owned in neurons.owned if owned.role in ("weight", "bias")]
+
+
+def frozen_rows(neurons: Neurons, frozen: Mask) -> Frozen:
+    """The weights of all ``frozen`` neurons, held from now on."""
+    return Frozen((owned.tensor, frozen[owned.owner]) for owned in own_weights(neurons))

@@ -1,0 +1,116 @@
+"""A subnetwork cut out is the masked network: the same answers, fewer weights, trainable, and back again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from snv.compact import compact, write_back
+from snv.errors import UserError
+from snv.masks import select
+from snv.networks import build_network
+from snv.neurons import find_neurons
+from snv.valuation.ablation import ablated, mean_responses
+
+CASES = {
+    "resnet": ("resnet18", (3, 16, 16), {"width": 8}),
+    "resnet, stride 2": ("resnet18", (3, 20, 12), {"width": 8, "stem": "3x3/2"}),
+    "resnet, 7x7": ("resnet18", (3, 40, 40), {"width": 8, "stem": "7x7/2"}),
+    "convnet": ("convnet", (1, 8, 8), {"width": 8}),
+    "mlp": ("mlp", (1, 8, 8), {"hidden": [30, 20]}),
+}
+
+
+def cut(case, capacity=0.3, seed=0):
+    name, shape, options = CASES[case]
+    torch.manual_seed(seed)
+    network = build_network(name, shape, seed, **options)
+    network.add_head(5)
+    images = torch.randn(12, *shape)
+    network.train()(images)  # norm statistics that are not the initial ones
+    network.eval()
+    neurons = find_neurons(network.body, images[:2], include=["*"])
+    means = mean_responses(network.body, neurons, images)
+    mask = select(torch.rand(neurons.n), neurons.layer_index, int(capacity * neurons.n))
+    small, links = compact(network.body, network.head(0), neurons, mask, means, shape)
+    return network, images, neurons, mask, means, small.eval(), links
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_small_network_answers_like_the_masked_one(case):
+    network, images, neurons, mask, means, small, _ = cut(case)
+    with torch.no_grad(), ablated(neurons, mask, means):
+        expected = network(images, 0)
+    with torch.no_grad():
+        torch.testing.assert_close(small(images), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mask_that_keeps_everything_gives_the_dense_network(case):
+    network, images, _, _, _, small, _ = cut(case, capacity=1.0)
+    with torch.no_grad():
+        torch.testing.assert_close(small(images), network(images, 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_small_network_learns_is_written_back(case):
+    network, images, neurons, mask, means, small, links = cut(case)
+    optimizer = torch.optim.SGD([p for p in small.parameters() if p.requires_grad], lr=0.05)
+    small.train()
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(small(images), torch.arange(12) % 5).backward()
+        optimizer.step()
+    small.eval()
+    write_back(links)
+    network.eval()
+    with torch.no_grad(), ablated(neurons, mask, means):
+        torch.testing.assert_close(network(images, 0), small(images), rtol=1e-3, atol=1e-4)
+
+
+def test_writing_back_touches_no_row_outside_the_mask():
+    _network, _images, neurons, mask, _, small, links = cut("resnet")
+    before = {owned.name: owned.tensor.detach().clone() for owned in neurons.owned}
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter += 1
+    write_back(links)
+    for owned in neurons.owned:
+        if owned.role == "weight":
+            assert torch.equal(owned.tensor[~mask[owned.owner]], before[owned.name][~mask[owned.owner]])
+            assert not torch.equal(owned.tensor[mask[owned.owner]], before[owned.name][mask[owned.owner]])
+
+
+def test_a_tenth_of_the_neurons_is_a_few_percent_of_the_weights():
+    network, *_, small, _ = cut("resnet", capacity=0.1)
+    dense = sum(p.numel() for p in network.parameters())
+    assert sum(p.numel() for p in small.parameters()) < 0.04 * dense
+
+
+def test_noise_outside_the_mask_does_not_reach_the_answers():
+    network, images, neurons, mask, means, _small, _ = cut("resnet")
+    with torch.no_grad(), ablated(neurons, mask, means):
+        before = network(images, 0)
+    with torch.no_grad():
+        for owned in neurons.owned:
+            if owned.role == "weight":
+                owned.tensor[~mask[owned.owner]] = torch.randn_like(owned.tensor[~mask[owned.owner]]) * 100
+        with ablated(neurons, mask, means):
+            assert torch.equal(network(images, 0), before)
+
+
+def test_an_empty_layer_is_refused():
+    network, _images, neurons, mask, means, *_ = cut("convnet")
+    mask = mask.clone()
+    mask[neurons.layer("conv2").neurons] = False
+    with pytest.raises(UserError, match=r"cuts the network in two: conv2 keeps 0 neurons"):
+        compact(network.body, network.head(0), neurons, mask, means, (1, 8, 8))
+
+
+def test_a_layer_that_cannot_be_cut_is_named():
+    body = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.ReLU())
+    neurons = find_neurons(body, torch.zeros(2, 4, 8, 8), include=["*"])
+    with pytest.raises(UserError, match="Conv2d layers cannot be cut out, only convolutions without groups"):
+        compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
