@@ -16,7 +16,7 @@ COMMANDS = re.findall(r"^\$ (snv .+)$", README, flags=re.MULTILINE)
 
 
 def test_the_ten_lines_of_python_print_what_they_promise(tmp_path):
-    (code,) = re.findall(r"```python\n(.+?)```", README, flags=re.DOTALL)
+    code = re.findall(r"```python\n(.+?)```", README, flags=re.DOTALL)[0]
     told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     sgd, joint = told.stdout.splitlines()
     assert sgd.startswith("sgd ")
@@ -64,5 +64,7 @@ def test_every_test_named_in_the_paper_map_exists():
     text = (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")
     for path in re.findall(r"`(tests/[^`]+)`", text):
         assert (ROOT / path).exists(), path
+    for path in re.findall(r"`((?:masks|subnetwork|compact|neurons)\.py)`", text):
+        assert (ROOT / "src/snv" / path).exists(), path
     for path in re.findall(r"`((?:data|protocol|metrics|networks|training|learners|valuation)/[^`]+)`", text):
         assert (ROOT / "src/snv" / path).exists(), path
