@@ -61,8 +61,7 @@ def test_shapiq_and_captum_value_our_games(bench):
 
 def test_the_plain_loop_and_the_engine_agree(bench):
     game = NeuronGame(bench.network(2), *bench.random_images(3))
-    order, before = bench.stretch(game.n, 3, 0)
-    plain = bench.plain_walk(game, order, before)
-    assert bench.plain_value(game, before) == pytest.approx(game(before), abs=1e-5)
-    torch.testing.assert_close(game.walk(order, start=before)[1:], plain.diff(), atol=1e-5, rtol=0)
+    coalitions = bench.stretch(game.n, 3, 0)
+    assert (coalitions.sum(1).diff() == 1).all()
+    torch.testing.assert_close(game.values(coalitions), bench.plain_values(game, coalitions), atol=1e-5, rtol=0)
     assert not any(layer.module._forward_hooks for layer in game.neurons.layers)

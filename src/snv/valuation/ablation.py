@@ -20,7 +20,7 @@ Means: TypeAlias = Float[Tensor, " r"]
 
 
 def mean_responses(
-    model: nn.Module, neurons: Neurons, images: Tensor, batch_size: int = 256, forward: Forward | None = None
+    model: nn.Module, neurons: Neurons, images: Tensor, batch_size: int = 64, forward: Forward | None = None
 ) -> Means:
     """μ_i, the mean over samples and positions of each layer's output before normalisation, in evaluation mode."""
     total = torch.zeros(neurons.n_responses, dtype=torch.float64)

@@ -148,8 +148,7 @@ def ends(game: Game, resume: Valuation | None) -> tuple[float, float]:
     """V(M) and V(∅) on all data."""
     if resume is not None:
         return resume.v_all, resume.v_none
-    both = game.values(torch.stack([torch.ones(game.n, dtype=torch.bool), torch.zeros(game.n, dtype=torch.bool)]))
-    return float(both[0]), float(both[1])
+    return game(torch.ones(game.n, dtype=torch.bool)), game(torch.zeros(game.n, dtype=torch.bool))
 
 
 def labels(game: Game, kind: str) -> tuple[str, ...] | None:

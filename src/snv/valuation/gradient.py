@@ -38,10 +38,10 @@ Masks = Literal["beta", "binary", "diagonal"]
 
 @dataclass(frozen=True)
 class GradientSettings(Settings):
-    draws: int = 64  # gradients; they come in pairs (m, 1 − m), so 20 draws are 10 pairs
+    draws: int = 48  # gradients; they come in pairs (m, 1 − m), so 20 draws are 10 pairs
     masks: Masks = "beta"  # beta: best compromise; binary: keeps all mask noise; diagonal: integrated gradients
     concentration: float = 1.0  # a of Beta(a·t, a(1−t)): → 0 is binary, → ∞ the diagonal
-    minibatch: int | None = 128  # examples per pair; None: all
+    minibatch: int | None = 32  # examples per pair, fresh ones for each; None: all. More pairs beat more examples
     chunk: int = 2  # gates per call, where all examples are used; a pair at a time, continued runs agree bit for bit
 
     may_change = frozenset({"draws", "chunk"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Protocol
@@ -60,9 +60,11 @@ class NeuronGame(Game):
         self.forward: Forward = forward or model
         self.neurons = neurons or find_neurons(model, images[:2], forward=forward)
         self.n, self.n_examples = self.neurons.n, len(labels)
-        self.means = means if means is not None else mean_responses(model, self.neurons, images, forward=forward)
         with self._at_rest(), torch.inference_mode():
             self._layout = _fastest_layout(self.forward, self.neurons, images[:2])
+        everything = self._batch(torch.arange(self.n_examples))
+        self.means = means if means is not None else mean_responses(model, self.neurons, everything, forward=forward)
+        with self._at_rest(), torch.inference_mode():
             few = self._batch(torch.arange(min(2, self.n_examples)))
             logits = self.forward(few)
             _check_independence(logits, torch.cat([self.forward(image[None]) for image in few]))
@@ -146,23 +148,35 @@ class NeuronGame(Game):
         return torch.cat(slopes), torch.cat(values)
 
     def _slopes(self, gates: Gates, rows: Indices, at_once: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """The same for as many coalitions as fit: v's slope in the logits, pulled back ``at_once`` rows at a time."""
+        """The same for as many coalitions as fit, ``at_once`` rows at a time: one part's graph is alive at once."""
         leaves = [part.to(self.means).clone().requires_grad_() for _, part in self.neurons.by_layer(gates)]
         chunks = torch.split(rows, at_once)
-        parts: Iterable[Tensor] = (self._gated_logits(leaves, chunk) for chunk in chunks)  # one graph at a time
-        if len(chunks) == 1:
-            parts = list(parts)
-            logits = parts[0].detach()
-        else:
-            with torch.no_grad():
-                logits = torch.cat([self._gated_logits(leaves, chunk) for chunk in chunks], dim=1)
+        if len(chunks) == 1 or self.samples_examples:
+            parts = [self._slopes_of_part(leaves, chunk) for chunk in chunks]
+            shares = torch.tensor([len(chunk) / len(rows) for chunk in chunks], dtype=torch.float64)
+            slopes, values = (torch.stack(part) for part in zip(*parts, strict=True))
+            return torch.tensordot(shares, slopes, 1), shares @ values
+        return self._slopes_of_whole(leaves, rows, chunks)
+
+    def _slopes_of_part(self, leaves: list[Tensor], rows: Indices) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+        """∂v/∂m and v on some rows, for payoffs that are means over rows."""
+        values = self.payoff.smooth(self._gated_logits(leaves, rows), self.labels[rows], rows)
+        found = torch.autograd.grad(values.sum(), leaves, materialize_grads=True)
+        return torch.cat(found, dim=1).double().cpu(), values.detach().double().cpu()
+
+    def _slopes_of_whole(
+        self, leaves: list[Tensor], rows: Indices, chunks: Sequence[Indices]
+    ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+        """For any other payoff: v's slope in all logits first, then pulled back chunk by chunk."""
+        with torch.no_grad():
+            logits = torch.cat([self._gated_logits(leaves, chunk) for chunk in chunks], dim=1)
         values = self.payoff.smooth(logits.requires_grad_(), self.labels[rows], rows)
         pull = torch.autograd.grad(values.sum(), logits)[0]
-        slopes = torch.zeros(gates.shape, dtype=torch.float64)
-        for part, slope in zip(parts, torch.split(pull, at_once, dim=1), strict=True):
-            found = torch.autograd.grad(part, leaves, slope, materialize_grads=True)
+        slopes = torch.zeros(len(leaves[0]), self.n, dtype=torch.float64)
+        for chunk, slope in zip(chunks, torch.split(pull, len(chunks[0]), dim=1), strict=True):
+            found = torch.autograd.grad(self._gated_logits(leaves, chunk), leaves, slope, materialize_grads=True)
             slopes += torch.cat(found, dim=1).double().cpu()
-        return slopes, values.detach().cpu()
+        return slopes, values.detach().double().cpu()
 
     def _logits(self, coalitions: Coalitions, rows: Indices) -> Iterator[Float[Tensor, "p b k"]]:
         """Logits of the coalitions, as many at a time as fit into memory."""

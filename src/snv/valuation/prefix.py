@@ -59,7 +59,8 @@ class Step:
     parents: list[fx.Node]
     layer: int | None  # position of the layer of players it belongs to
     finished: list[fx.Node]  # values nobody needs after this step
-    bytes: int = 0  # of its result for one example
+    shape: tuple[int, ...] = ()  # of its result for one example
+    bytes: int = 0
     macs: int = 0  # multiply-accumulates for one example
 
 
@@ -139,18 +140,36 @@ class Replay:
             before, after = sharing[node]
             ready = {parent: _widened(values[parent], sharing[parent][1], before) for parent in step.parents}
             args, kwargs = fx.node.map_arg((step.args, step.kwargs), ready.__getitem__)
-            result = step.call(*args, **kwargs)
-            if not isinstance(result, Tensor):
-                raise NotImplementedError(f"{node} gives {type(result).__name__}; only tensors can be followed")
-            if watch is not None:
-                watch(step, result)
-            if step.layer is not None:
-                result = self._gate(step.layer, _widened(result, before, after), gates, after, means)
-            values[node] = result
-            del ready, args, kwargs, result
+            if watch is None and self._is_silent(step, gates):
+                values[node] = self._constant(step, len(images) * after.n, means)
+            else:
+                result = step.call(*args, **kwargs)
+                if not isinstance(result, Tensor):
+                    raise NotImplementedError(f"{node} gives {type(result).__name__}; only tensors can be followed")
+                if watch is not None:
+                    watch(step, result)
+                if step.layer is not None:
+                    result = self._gate(step.layer, _widened(result, before, after), gates, after, means)
+                values[node] = result
+                del result
+            del ready, args, kwargs
             for done in step.finished:
                 del values[done]
         return values[self.output]
+
+    def _is_silent(self, step: Step, gates: Gates) -> bool:
+        """Whether no coalition has a neuron of this layer, so that its output need not be computed."""
+        if step.layer is None:
+            return False
+        layer = self.neurons.layers[step.layer]
+        plain = layer.batch_axis == 0 and layer.axis == 1 and layer.width == 1
+        return plain and not bool(gates[:, layer.neurons].any())
+
+    def _constant(self, step: Step, batch: int, means: Means) -> Tensor:
+        """Every neuron of a layer at its mean."""
+        assert step.layer is not None
+        own = means[self.neurons.layers[step.layer].responses]
+        return own.view(1, -1, *[1] * (len(step.shape) - 1)).expand(batch, *step.shape)
 
     def _gate(self, index: int, result: Tensor, gates: Gates, copies: Sharing, means: Means) -> Tensor:
         layer = self.neurons.layers[index]
@@ -213,6 +232,7 @@ def _callable(node: fx.Node, module: nn.Module | None) -> Callable[..., Any]:
 
 
 def _measure(step: Step, result: Tensor) -> None:
+    step.shape = tuple(result.shape[1:])
     step.bytes = result.numel() * result.element_size()
     weight = getattr(step.call, "weight", None)
     if isinstance(step.call, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear) and isinstance(weight, Tensor):

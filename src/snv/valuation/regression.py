@@ -28,7 +28,6 @@ from snv.valuation.moments import Halves, Vector
 from snv.valuation.result import Valuation, straddling
 
 MOST_PLAYERS = 2000  # the fit takes O(m n²) steps and an n × n matrix
-BLOCK = 512  # pairs laid out at once
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def fit(coalitions: Bool[Tensor, "m n"], differences: Float64[Tensor, " m"], gai
     root = (size * (n - size)).rsqrt()
     target = root * (differences - (size / n - 0.5) * gain)
     matrix = root[:, None] * (coalitions.double() - size[:, None] / n)  # rows sum to 0, so they say nothing on Σφ
-    inverse = torch.linalg.pinv(matrix.T @ matrix, hermitian=True)
+    inverse = torch.linalg.pinv(matrix.T @ matrix, rtol=1e-10, hermitian=True)  # singular along (1, …, 1), at least
     deviation = inverse @ (matrix.T @ target)
     residual = target - matrix @ deviation
     free = len(target) - (n - 1)

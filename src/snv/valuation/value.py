@@ -24,6 +24,9 @@ from snv.valuation.result import Valuation
 
 log = logging.getLogger(__name__)
 
+TIMED = 32
+"""Examples on which the time of a forward pass is measured."""
+
 Data: TypeAlias = Any
 """A pair of tensors (inputs, labels), or anything that yields such pairs: a `Dataset`, a `DataLoader`, a list."""
 
@@ -38,7 +41,7 @@ class Bill:
     evaluations: float  # in V(S) on all examples; an upper bound where the method may stop early
     forward_passes: float  # of single examples
     macs: float
-    seconds: float  # from one timed V(all)
+    seconds: float  # from V(all) timed on a few examples
 
     def __str__(self) -> str:
         return (
@@ -107,11 +110,15 @@ def neuron_game(
 
 
 def bill(game: NeuronGame, method: str, **settings: Any) -> Bill:
-    """The cost of a valuation: evaluations from the method's settings, time from one V(all), which is needed anyway."""
+    """The cost of a valuation: evaluations from the method's settings, time from V(all) on a few examples."""
     evaluations = forecast(game, method, **settings)
+    everyone, few = torch.ones(1, game.n, dtype=torch.bool), torch.arange(min(TIMED, game.n_examples))
+    spent = game.evaluations
+    game.values(everyone, few)  # warms up
     start = time.perf_counter()
-    _ = game.everyone
-    seconds = time.perf_counter() - start
+    game.values(everyone, few)
+    seconds = (time.perf_counter() - start) * game.n_examples / len(few)
+    game.evaluations = spent  # the bill is free
     forward_passes = evaluations * game.n_examples
     return Bill(
         method=method,
