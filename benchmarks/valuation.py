@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -54,6 +55,7 @@ KNOWN_K, NETWORK_K = 0.2, 0.1  # top 20 % of some fifty players, top 10 % of 600
 SHAPIQ: dict[str, dict[str, Any]] = {"PermutationSamplingSV": {}, "SVARM": {}, "KernelSHAP": {"pairing_trick": True}}
 MISSING = "not installed: pip install 'snv[bench]'"
 MARGIN = 2.0  # standard errors by which shapiq has to lead, on first and on fresh seeds, to be called better
+ENGINE_IMAGES = 64  # on which coalitions per second are counted
 HEADER = ["game", "method", "V(S)", "top-k precision", "Spearman", "MSE/Var", "seconds", "note"]
 
 Run = Callable[[int], Tensor]  # seed → values
@@ -76,8 +78,8 @@ class Effort:
     segment: int  # coalitions per turn
 
 
-WHOLE = Effort(30, (3, 5, 20, 80), 200, 8, 5, 10, 1500.0, 60.0, 900.0, 4, 24)
-QUICK = Effort(8, (5, 20), 80, 4, 2, 2, 90.0, 15.0, 45.0, 2, 16)
+WHOLE = Effort(30, (3, 5, 20, 80), 200, 12, 5, 10, 1200.0, 60.0, 900.0, 4, 64)
+QUICK = Effort(8, (5, 20), 100, 8, 2, 2, 110.0, 15.0, 75.0, 2, 48)
 
 
 @dataclass
@@ -272,8 +274,8 @@ def judged(
 # ---- networks
 
 
-def network(width: int, shape: tuple[int, int, int] = (3, 32, 32), classes: int = 20) -> Specialist:
-    net = build_network("resnet18", shape, seed=0, width=width)
+def network(width: int, shape: tuple[int, int, int] = (3, 32, 32), classes: int = 20, stem: str = "3x3") -> Specialist:
+    net = build_network("resnet18", shape, seed=0, width=width, stem=stem)
     net.add_head(classes)
     return Specialist(net, 0).eval()
 
@@ -283,10 +285,10 @@ def random_images(n: int) -> tuple[Tensor, Tensor]:
 
 
 def trained(options: argparse.Namespace, effort: Effort) -> tuple[nn.Module, Tensor, Tensor]:
-    """ResNet-18 of width 8 after a few epochs, and the validation images on which its filters are valued."""
+    """ResNet-18 of width 8 (stem of stride 2) after a few epochs, and the images on which its filters are valued."""
     source = load_source(options.data, options.data_dir, size_of(options.data), download=False)
     task = TaskStream(source, 1, 0, n_classes=min(20, source.n_classes)).task(0)
-    model, preprocess = network(8, source.shape, len(task.names)), Preprocess.of(source)
+    model, preprocess = network(8, source.shape, len(task.names), "3x3/2"), Preprocess.of(source)
     rng, steps = generator(0, "training"), len(task.train) // 64
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=effort.epochs * steps)
@@ -495,14 +497,14 @@ def paper_network(effort: Effort, plain_per_s: float | None) -> dict[str, Any]:
     found = in_own_process(3 * effort.paper + 120, "paper", str(effort.paper))
     if isinstance(found, str):
         return {"resnet18": found}
-    if plain_per_s:  # measured on 100 images; 600 take six times as long
-        found["plain_32_permutations_hours_EXTRAPOLATED"] = 32 * 4800 * 6 / plain_per_s / 3600
+    if plain_per_s:  # measured on fewer images than 600
+        found["plain_32_permutations_hours_EXTRAPOLATED"] = 32 * 4800 * 600 / ENGINE_IMAGES / plain_per_s / 3600
     return {f"resnet18_{key}": value for key, value in found.items()}
 
 
 def engines(effort: Effort) -> dict[str, float]:
     """Coalitions per second along the same stretches of permutations: ours and the plain loop, in turns."""
-    game = NeuronGame(network(64), *random_images(100))
+    game = NeuronGame(network(64), *random_images(ENGINE_IMAGES))
     ways = {"ours": game.values, "plain": partial(plain_values, game)}
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     apart = 0.0
@@ -542,8 +544,10 @@ def scaling(turns: int) -> tuple[list[list[str]], dict[str, float]]:
 
 
 def faster_threads() -> int:
-    """One thread or all: on a machine that others use too, threads that wait for each other are slower than one."""
+    """All threads if that is faster and nobody else computes, else one: threads that wait for a core cost tenfold."""
     model, (images, _), seconds = network(16), random_images(64), {}
+    if os.getloadavg()[0] > 0.5:
+        return 1
     for threads in sorted({1, torch.get_num_threads()}, reverse=True):
         torch.set_num_threads(threads)
         with torch.inference_mode():
@@ -615,7 +619,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data-dir", help="folder with the Tiny-ImageNet zip; else $SNV_DATA, else the cache folder")
     parser.add_argument("--data", default="tiny-imagenet", help="dataset of the trained network, e.g. digits")
     parser.add_argument("--out", type=Path, default=Path("valuation-benchmark"))
-    parser.add_argument("--threads", type=int, help="default: one or all, whichever is faster right now")
+    parser.add_argument("--threads", type=int, help="default: all on an idle machine, else one")
     parser.add_argument("--only", default="12345", help="parts to run, e.g. 1 or 345")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -646,7 +650,7 @@ def main() -> None:
         agreement = f"the halves of its reference rank alike to {told['reference_split_half']:.3f}"
         report += [f"## A trained network; {agreement}", markdown(HEADER, [row.cells for row in found])]
     if "4" in options.only:
-        say("4. coalitions per second: width 64, 100 images (random weights and images: only time counts)")
+        say("4. coalitions per second: width 64, 64 images (random weights and images: only time counts)")
         figures |= engines(effort)
     if "3" in options.only:
         say("3. the paper's network: 4,800 filters, 600 images (random weights and images: only time counts)")

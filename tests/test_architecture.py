@@ -13,7 +13,7 @@ LEVELS = [
     {"errors", "seeding", "shapes", "files", "__version__"},
     {"data", "metrics"},
     {"networks"},
-    {"neurons", "tracing"},
+    {"neurons", "flow", "tracing"},
     {"valuation"},
     {"masks", "compact", "subnetwork"},
     {"training"},

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from snv.files import State
+from snv.flow import NORMS
 from snv.masks import own_weights
-from snv.neurons import NORMS, Neurons
+from snv.neurons import Neurons
 from snv.seeding import generator
 from snv.shapes import Logits, Mask
 from snv.valuation.ablation import ablated

@@ -13,6 +13,7 @@ QUICK = {
     "montecarlo": {"permutations": 6},
     "truncated": {"permutations": 6},
     "tmab": {"permutations": 8, "burn_in": 4},
+    "regression": {"coalitions": 60},
     "gradient": {"draws": 8},
     "hybrid": {"draws": 8, "pilot_coalitions": 8, "burn_in": 3, "rounds": 3, "fresh": 3},
 }

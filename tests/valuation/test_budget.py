@@ -18,10 +18,15 @@ SETTINGS = {
     "montecarlo": {"permutations": 40},
     "truncated": {"permutations": 40},
     "tmab": {"permutations": 60, "eps": 0.01},
+    "regression": {"coalitions": 400},
     "gradient": {"draws": 40},
     "hybrid": {**LEAN, "eps": 0.001},
 }
-CHUNK = {"exact": {"chunk": 16}, "montecarlo": {"chunk": 8}}  # so small that a run takes many calls
+CHUNK = {
+    "exact": {"chunk": 16},
+    "montecarlo": {"chunk": 8},
+    "regression": {"chunk": 4},
+}  # so small that a run takes many calls
 SAMPLING = [method for method in ESTIMATORS if method != "exact"]
 
 

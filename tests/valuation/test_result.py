@@ -19,6 +19,7 @@ SHORT = {
     "montecarlo": {"permutations": 6},
     "truncated": {"permutations": 6},
     "tmab": {"permutations": 36, "eps": 0.01},
+    "regression": {"coalitions": 40},
     "gradient": {"draws": 6},
     "hybrid": {"draws": 6, "pilot_coalitions": 8, "burn_in": 2, "rounds": 4, "fresh": 3, "eps": 0.001},
 }
@@ -26,6 +27,7 @@ LONGER = {
     "montecarlo": {"permutations": 15},
     "truncated": {"permutations": 15},
     "tmab": {"permutations": 60, "eps": 0.01},
+    "regression": {"coalitions": 90},
     "gradient": {"draws": 22},
     "hybrid": {**SHORT["hybrid"], "rounds": 9},
 }

@@ -20,9 +20,9 @@ def value(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     task: Annotated[int, typer.Option(help="The task, counted from 1.")],
     after: Annotated[int | None, typer.Option(help="The network after this task; default: after --task.")] = None,
-    method: Annotated[str, typer.Option(help="exact, montecarlo, truncated, tmab, gradient, hybrid or in-run.")] = (
-        "gradient"
-    ),
+    method: Annotated[
+        str, typer.Option(help="exact, montecarlo, truncated, tmab, regression, gradient, hybrid or in-run.")
+    ] = ("gradient"),
     payoff: Annotated[str, typer.Option(help="loss, accuracy or probability.")] = "loss",
     k: Annotated[float, typer.Option(help="The top of interest: a share, or a number of neurons.")] = 0.1,
     settings: Annotated[

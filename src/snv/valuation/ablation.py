@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.neurons import Forward, Layer, Neurons, evaluating, whole_attention
+from snv.flow import Forward
+from snv.neurons import Layer, Neurons, evaluating, whole_attention
 from snv.shapes import Mask
 from snv.valuation.game import Gates
 

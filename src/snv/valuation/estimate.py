@@ -14,6 +14,7 @@ from snv.valuation.game import Game
 from snv.valuation.gradient import GradientSettings, gradient
 from snv.valuation.hybrid import HybridSettings, hybrid
 from snv.valuation.montecarlo import MonteCarloSettings, TruncatedSettings, montecarlo, truncated
+from snv.valuation.regression import RegressionSettings, regression
 from snv.valuation.result import Valuation
 
 
@@ -60,6 +61,12 @@ ESTIMATORS: dict[str, Estimator] = {
         "a certified ε-top-k; values rank, those dropped early keep the luck that dropped them",
         certifies=True,
         axioms=frozenset({"null player"}),
+    ),
+    "regression": Estimator(
+        regression,
+        RegressionSettings,
+        "consistent, Σφ̂ exact; strong where V is nearly additive, up to 2,000 players",
+        axioms=frozenset({"efficiency", "linearity"}),
     ),
     "gradient": Estimator(
         gradient,

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from snv.errors import UserError
 from snv.files import State
-from snv.neurons import Forward, Neurons, Owned, evaluating, find_neurons
+from snv.flow import Forward
+from snv.neurons import Neurons, Owned, evaluating, find_neurons
 from snv.seeding import generator
 from snv.shapes import Values
 from snv.valuation.ablation import mean_responses

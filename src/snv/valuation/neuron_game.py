@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv.neurons import Forward, Neurons, evaluating, find_neurons
+from snv.flow import Forward
+from snv.neurons import Neurons, evaluating, find_neurons
 from snv.seeding import generator
 from snv.shapes import Indices, Mask
 from snv.valuation.ablation import Means, gated, mean_responses

@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, fx, nn
 
-from snv.neurons import Forward, Neurons
+from snv.flow import Forward
+from snv.neurons import Neurons
 from snv.tracing import graph_of
 from snv.valuation.ablation import Means, gate_output
 from snv.valuation.game import Gates

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from snv.errors import UserError
-from snv.neurons import Forward, Neurons, evaluating, find_neurons
+from snv.flow import Forward
+from snv.neurons import Neurons, evaluating, find_neurons
 from snv.valuation.agreement import Number
 from snv.valuation.budget import Budget, Progress
 from snv.valuation.estimate import estimate, estimator, forecast
