@@ -30,7 +30,7 @@ from snv.valuation.neuron_game import NeuronGame
 class SNVConfig:
     """Every switch of the method; the comment says where its default comes from."""
 
-    capacity: float = 0.1  # c: share of neurons one task may keep (the paper's selected value)
+    capacity: float | None = None  # c: share of neurons one task may keep (the paper: 0.1); None: 1/T, an even share
     size: Literal["top-k", "coverage"] = "top-k"  # a fixed number, or the fewest that hold `coverage` of the value
     coverage: float = 0.9
     reuse: Literal["free", "counted"] = "free"  # frozen neurons come along at no cost, or count like new ones
@@ -42,7 +42,7 @@ class SNVConfig:
 
     def __post_init__(self) -> None:
         for name in ("capacity", "coverage", "dense_share"):
-            if not 0 < getattr(self, name) <= 1:
+            if getattr(self, name) is not None and not 0 < getattr(self, name) <= 1:
                 raise UserError(f"learner.{name} is a share, so it lies in (0, 1]; got {getattr(self, name)}.")
         if not 0 <= self.layer_share <= 1:
             raise UserError(f"learner.layer_share is a share, so it lies in [0, 1]; got {self.layer_share}.")
@@ -113,12 +113,9 @@ class SNV(Learner):
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
-        n = self.neurons.n
-        wanted = (
-            coverage_budget(values, self.config.coverage)
-            if self.config.size == "coverage"
-            else int(self.config.capacity * n)
-        )
+        share = self.config.capacity or 1 / self.setting.n_tasks
+        covering = self.config.size == "coverage"
+        wanted = coverage_budget(values, self.config.coverage) if covering else int(share * self.neurons.n)
         return max(len(self.neurons.layers), wanted)
 
     def _free(self) -> Mask | None:
