@@ -4,7 +4,7 @@ The bare loop has its images as normalised float tensors in memory, shuffles, st
 else: no augmentation, no logging, no early stopping, no record. Both take turns, epoch by epoch, so that a noisy
 machine is noisy for both. The last line is JSON; ``ratio`` is ours over theirs.
 
-    python benchmarks/throughput.py [--width 16] [--images 2048] [--rounds 7]
+    python benchmarks/throughput.py [--width 16] [--images 2048] [--rounds 11]
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--images", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=11)
     options = parser.parse_args()
     stream = stream_of(options.images)
     ours = OurEpochs(options.width, stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -38,7 +38,9 @@ class Setting:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """bf16 where `TrainSettings.precision` says so; wrap forward passes of training in it, nothing else."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.train.precision == "bf16")
+        if self.train.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
 
 
 @dataclass(frozen=True)

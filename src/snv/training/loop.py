@@ -222,6 +222,7 @@ def descend(loss: Tensor, optimizer: torch.optim.Optimizer, clip_norm: float | N
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
+    optimizer.zero_grad()  # memory that the next forward pass can use
     return loss.detach()
 
 
