@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,9 @@ class Body(nn.Module):
 
     n_features: int
 
+    @abstractmethod
     def forward(self, images: Images) -> Features:
-        raise NotImplementedError
+        """Features (b, n_features) of images."""
 
     def __call__(self, images: Images) -> Features:  # for the type checker: nn.Module returns Any
         features: Features = super().__call__(images)
