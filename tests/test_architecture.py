@@ -11,11 +11,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "snv"
 LEVELS = [
     {"errors", "seeding", "shapes", "files", "__version__"},
-    {"data", "metrics"},
+    {"data", "metrics", "store", "export"},
     {"networks"},
     {"neurons", "flow", "tracing"},
     {"valuation"},
-    {"masks", "compact", "subnetwork"},
+    {"masks", "compact", "subnetwork", "inference", "planner"},
     {"training"},
     {"learners"},
     {"config"},

@@ -18,24 +18,31 @@ def select(
     layer_of: Indices,
     budget: int,
     layer_share: float = 0.5,
+    *,
     free: Mask | None = None,
+    barred: Mask | None = None,
+    largest: int | None = None,
 ) -> Mask:
     """S_t: the most valuable neurons, of which at most ``budget`` cost something.
 
     A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
     the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
-    Neurons in ``free`` (frozen ones, when reuse costs nothing) come along while the budget lasts.
+    Neurons in ``free`` (frozen ones, when reuse costs nothing) come along while the budget lasts, up to ``largest``
+    neurons in all. Neurons in ``barred`` are never chosen.
     """
     n = len(values)
     costs = torch.ones(n, dtype=torch.long) if free is None else (~free).long()
+    most = n if largest is None else max(largest, budget)
     order = torch.argsort(values, descending=True, stable=True)
+    order = order if barred is None else order[~barred[order]]
     chosen = torch.zeros(n, dtype=torch.bool)
     for layer in range(int(layer_of.max()) + 1):
         own = order[layer_of[order] == layer]
-        quota = max(1, math.floor(layer_share * budget * len(own) / n))
-        chosen[_affordable(own, costs, quota)] = True
+        share = layer_share * int((layer_of == layer).sum()) / n
+        quota = max(1, math.floor(share * budget))
+        chosen[_affordable(own, costs, quota)[: max(1, math.floor(share * most))]] = True
     left = budget - int(costs[chosen].sum())
-    chosen[_affordable(order[~chosen[order]], costs, left)] = True
+    chosen[_affordable(order[~chosen[order]], costs, left)[: max(0, most - int(chosen.sum()))]] = True
     return chosen
 
 
@@ -56,6 +63,7 @@ class _Rows:
     tensor: Tensor
     rows: Indices
     values: Tensor
+    loose: Tensor | None  # entries that may move after all
 
 
 class Frozen:
@@ -65,17 +73,26 @@ class Frozen:
     exact whatever the optimiser does.
     """
 
-    def __init__(self, blocks: Iterable[tuple[Tensor, Mask]]) -> None:
-        """``blocks`` are tensors with a mask over their first axis, True = frozen; values are taken now."""
+    def __init__(
+        self, blocks: Iterable[tuple[Tensor, Mask]], released: float = 0.0, rng: torch.Generator | None = None
+    ) -> None:
+        """``blocks`` are tensors with a mask over their first axis, True = frozen; values are taken now.
+
+        A share ``released`` of the frozen weights, drawn with ``rng``, is let go: an experiment that forgets.
+        """
         self._rows: list[_Rows] = []
         for tensor, frozen in blocks:
             rows = frozen.nonzero()[:, 0].to(tensor.device)
             if len(rows):
-                self._rows.append(_Rows(tensor, rows, tensor.detach()[rows].clone()))
+                values = tensor.detach()[rows].clone()
+                loose = (torch.rand(values.shape, generator=rng) < released).to(tensor.device) if released else None
+                self._rows.append(_Rows(tensor, rows, values, loose))
 
     @torch.no_grad()
     def restore(self) -> None:
         for held in self._rows:
+            if held.loose is not None:
+                held.values.copy_(torch.where(held.loose, held.tensor[held.rows], held.values))
             held.tensor.index_copy_(0, held.rows, held.values)
 
     def unchanged(self) -> bool:
@@ -88,6 +105,6 @@ def own_weights(neurons: Neurons) -> list[Owned]:
     return [owned for owned in neurons.owned if owned.role in ("weight", "bias")]
 
 
-def frozen_rows(neurons: Neurons, frozen: Mask) -> Frozen:
+def frozen_rows(neurons: Neurons, frozen: Mask, released: float = 0.0, rng: torch.Generator | None = None) -> Frozen:
     """The weights of all ``frozen`` neurons, held from now on."""
-    return Frozen((owned.tensor, frozen[owned.owner]) for owned in own_weights(neurons))
+    return Frozen(((owned.tensor, frozen[owned.owner]) for owned in own_weights(neurons)), released, rng)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from toy import around, learn, make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned
+from snv.inference import RULES
 from snv.masks import own_weights
 from snv.protocol.evaluate import accuracy
+from snv.valuation.scores import SCORES
 
 
 def learned(n_tasks: int = 3, scenario: str = "til", **config):
@@ -141,7 +145,165 @@ def test_a_share_outside_its_range_is_refused(key):
         make("snv", "til", toy_stream(), **{key: 1.5})
 
 
-@pytest.mark.parametrize("options", [{"size": "coverage"}, {"distil": 1.0}, {"estimator": "hybrid", "draws": 8}])
+SWITCHES = [
+    {"size": "coverage"},
+    {"size": "even"},
+    {"distil": 1.0},
+    {"fresh": True},
+    {"reuse": "none"},
+    {"reuse": "counted"},
+    {"cumulative": False},
+    {"released": 0.05},
+    {"rotations": True},
+    {"estimator": "hybrid", "draws": 8},
+    {"estimator": "montecarlo", "draws": 4},
+    {"estimator": "truncated", "draws": 4},
+    {"estimator": "tmab", "draws": 4},
+    {"estimator": "in-run"},
+    *({"estimator": name} for name in SCORES if name != "norm-gamma"),
+]
+
+
+@pytest.mark.parametrize("options", SWITCHES, ids=lambda o: "-".join(map(str, o.values())))
 def test_every_switch_learns(options):
     learner, stream = learned(2, **options)
     assert accuracy(learner, stream.test(1), stream.blocks[1], around(learner)) > 60
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_answers_all_classes(rule):
+    learner, stream = learned(2, "cil", rule=rule, rotations=rule == "rotation")
+    logits = learner.logits(probes(), None)
+    assert logits.shape == (7, 4)
+    assert logits.isfinite().all()
+    seen = [accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(2)]
+    assert max(seen) > 35
+
+
+OPTIMIZERS = [
+    {"optimizer": "sgd", "momentum": 0.9, "lr": 0.05},
+    {"optimizer": "sgd", "momentum": 0.9, "lr": 0.05, "weight_decay": 0.01},
+    {"optimizer": "adam"},
+    {"optimizer": "adam", "weight_decay": 0.01},
+    {"optimizer": "adamw", "weight_decay": 0.1},
+    {"optimizer": "adam", "patience": 1, "epochs": 12},
+    {"optimizer": "adam", "patience": 0},
+]
+
+
+@pytest.mark.parametrize("settings", OPTIMIZERS, ids=lambda o: "-".join(map(str, o.values())))
+@pytest.mark.parametrize("consolidate", [True, False])
+def test_frozen_weights_are_bit_identical_under_any_optimiser(settings, consolidate):
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3, consolidate=consolidate)
+    learner.setting = dataclasses.replace(learner.setting, train=dataclasses.replace(learner.setting.train, **settings))
+    learn(learner, stream, 0)
+    frozen = learner.frozen.clone()
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    learn(learner, stream, 1)
+    after = [owned.tensor.detach() for owned in own_weights(learner.neurons)]
+    for owned, old, new in zip(own_weights(learner.neurons), before, after, strict=True):
+        held = frozen[owned.owner]
+        assert torch.equal(old[held], new[held])
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True)), "something must learn"
+
+
+def test_released_weights_move_and_no_others():
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3, released=0.2)
+    learn(learner, stream, 0)
+    frozen = learner.frozen.clone()
+    before = [owned.tensor.detach()[frozen[owned.owner]].clone() for owned in own_weights(learner.neurons)]
+    learn(learner, stream, 1)
+    after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.neurons)]
+    moved = torch.cat([(a != b).flatten() for a, b in zip(after, before, strict=True)])
+    assert 0.05 < float(moved.double().mean()) < 0.4
+    assert learner.certificates == [], "an experiment that forgets promises nothing"
+
+
+def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(caplog):
+    stream = toy_stream(4)
+    learner = make("snv", "til", stream, capacity=0.5, largest=1.0)
+    with caplog.at_level("INFO"):
+        for t in range(4):
+            learn(learner, stream, t)
+    assert bool(learner.frozen.all())
+    assert "is full after task 2 of 4" in caplog.text
+    assert "finds the network full: all 24 neurons are frozen" in caplog.text
+    assert all(accuracy(learner, stream.test(t), stream.blocks[t], around(learner)) > 60 for t in range(4))
+    learner.verify()
+
+
+def test_without_reuse_a_full_layer_is_refused_before_training():
+    stream = toy_stream(4)
+    learner = make("snv", "til", stream, capacity=0.5, reuse="none")
+    for t in range(2):
+        learn(learner, stream, t)
+    with pytest.raises(UserError, match="Task 3 does not fit"):
+        learner.begin_task(stream.task(2).without_test())
+    assert len(learner.blocks) == 2
+
+
+def test_no_reuse_means_disjoint_subnetworks():
+    learner, _ = learned(3, reuse="none")
+    total = sum(s.mask.long() for s in learner.subnetworks)
+    assert int(total.max()) == 1
+
+
+def test_even_selection_fills_the_network_with_the_last_task():
+    learner, _ = learned(3, size="even", largest=1.0)
+    assert int(learner.frozen.sum()) == learner.neurons.n // 3 * 3
+
+
+def test_no_subnetwork_is_larger_than_allowed():
+    learner, _ = learned(3, largest=0.4)
+    assert all(int(s.mask.sum()) <= 0.4 * learner.neurons.n for s in learner.subnetworks)
+
+
+def test_fresh_weights_change_plastic_neurons_only():
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3, fresh=True)
+    learn(learner, stream, 0)
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    learner.begin_task(stream.task(1).without_test())
+    for owned, old in zip(own_weights(learner.neurons), before, strict=True):
+        same = (owned.tensor.detach() == old).flatten(1).all(1) if old.ndim > 1 else owned.tensor.detach() == old
+        assert torch.equal(same, learner.frozen[owned.owner])
+    learner.verify()
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_the_papers_preset_is_the_literal_algorithm(scenario):
+    stream = toy_stream()
+    learner = make("snv", scenario, stream, preset="paper")
+    assert learner.config.consolidate is False
+    assert learner.config.capacity == 0.1
+    task = stream.task(0).without_test()
+    assert learner.stage(task, 1) is None
+    for t in range(2):
+        learn(learner, stream, t)
+    assert [int(s.mask.sum()) for s in learner.subnetworks] == [2, 2], "⌊0.1 · 24⌋ neurons each"
+    whole = learner.network(probes()) if scenario == "cil" else learner.network(probes(), 0)
+    block = None if scenario == "cil" else stream.blocks[0]
+    assert torch.equal(learner.logits(probes(), block), whole)
+
+
+def test_a_presets_setting_can_be_changed_one_by_one():
+    learner = make("snv", "til", toy_stream(), preset="paper", capacity=0.4)
+    assert learner.config.capacity == 0.4
+    assert learner.config.norm == "shared"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"estimator": "gradent"}, "gradient"),
+        ({"rule": "densty"}, "density"),
+        ({"rule": "rotation"}, "set learner.rotations=true"),
+        ({"answer": "whole"}, "Set learner.rule=single-head"),
+        ({"draws": 0}, "learner.draws is at least 1"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(options, said):
+    with pytest.raises(UserError, match=said):
+        make("snv", "til", toy_stream(), **options)

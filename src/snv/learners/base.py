@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -62,6 +62,7 @@ class Learner:
     stores_images: ClassVar[bool] = False  # whether images of old tasks are among it
     sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
     grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
+    forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     Config: ClassVar[type] = NoConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
@@ -69,13 +70,18 @@ class Learner:
         self.config = config if config is not None else self.Config()
         self.network = setting.network
         self.blocks: list[range] = []  # classes of the tasks begun so far
+        self.phase: Callable[[str], AbstractContextManager[Any]] = lambda _: nullcontext()  # what work counts as
 
     # ---- the course of a task
 
     def begin_task(self, task: Task) -> None:
         """Make room for the classes of a new task."""
-        self.network.add_head(len(task.block))
+        self.network.add_head(self.n_outputs(task.block))
         self.blocks.append(task.block)
+
+    def n_outputs(self, block: range) -> int:
+        """How many outputs the head of a task has."""
+        return len(block)
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """The stage number ``index`` of this task, or None when the task is done."""
@@ -166,7 +172,7 @@ class Learner:
     def load_state_dict(self, state: State) -> None:
         self.blocks = [range(start, stop) for start, stop in state["blocks"]]
         for block in self.blocks[len(self.network.heads) :]:
-            self.network.add_head(len(block))
+            self.network.add_head(self.n_outputs(block))
         self.network.load_state_dict(state["network"])
 
     def capacity(self) -> dict[str, float]:

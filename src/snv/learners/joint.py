@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,6 +13,7 @@ from snv.data.task import Task
 from snv.files import cloned
 from snv.learners.base import Learner, Setting
 from snv.shapes import Images, Labels, Logits
+from snv.training.stage import Stage
 
 
 def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> Tensor:
@@ -22,6 +26,13 @@ def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> T
     return losses
 
 
+@dataclass(frozen=True)
+class JointConfig:
+    """``when = "last"`` trains only once all tasks are there: ACC is the same, earlier rows stay untrained."""
+
+    when: Literal["every task", "last"] = "every task"
+
+
 class Joint(Learner):
     """At every step start again from the initial weights and train on all tasks so far together."""
 
@@ -30,6 +41,7 @@ class Joint(Learner):
     memory = "all training and validation images of all tasks"
     stores_images = True
     sees = "all tasks"
+    Config: ClassVar[type] = JointConfig
 
     def __init__(self, setting: Setting, config: object = None) -> None:
         super().__init__(setting, config)
@@ -40,6 +52,10 @@ class Joint(Learner):
         n_before = self.blocks[-1].stop if self.blocks else 0
         self.blocks.append(range(n_before, task.block.stop))
         self._restart()
+
+    def stage(self, task: Task, index: int) -> Stage | None:
+        wait = self.config.when == "last" and len(self.blocks) < self.setting.n_tasks
+        return None if wait else super().stage(task, index)
 
     def _restart(self) -> None:
         """Initial weights of the body and of every head, the same at every step (warm starts would be replay)."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,40 +14,101 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snv.compact import Compact, Link, compact, write_back
-from snv.data.task import Task
-from snv.errors import UserError
+from snv.data.task import Split, Task
+from snv.errors import UserError, unknown
 from snv.files import State
+from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
-from snv.masks import Frozen, coverage_budget, frozen_rows, select
+from snv.masks import Frozen, coverage_budget, frozen_rows, own_weights, select
 from snv.neurons import find_neurons
-from snv.shapes import Images, Labels, Logits, Mask, Values
+from snv.planner import plan
+from snv.seeding import derived_seed, generator
+from snv.shapes import Features, Images, Labels, Logits, Mask, Values
 from snv.subnetwork import Certificate, Subnetwork, certify, load_norm, norm_state
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
-from snv.valuation.estimate import estimate
+from snv.valuation.estimate import ESTIMATORS, estimate
+from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.scores import SCORES
+
+log = logging.getLogger(__name__)
+
+IN_RUN = "in-run"
+N_MEASURED = 1500
+"""Training images from which a task's statistics for `snv.inference` are taken."""
 
 
 @dataclass(frozen=True)
 class SNVConfig:
     """Every switch of the method; the comment says where its default comes from."""
 
-    capacity: float | None = None  # c: share of neurons one task may keep (the paper: 0.1); None: 1/T, an even share
-    size: Literal["top-k", "coverage"] = "top-k"  # a fixed number, or the fewest that hold `coverage` of the value
+    preset: Literal["default", "paper"] = "default"  # paper: the literal Algorithm 1, see `PAPER`
+    capacity: float = 0.2  # c: share of neurons a task may keep. The paper: 0.1; measured: 0.2 is worth 6 points
+    size: Literal["top-k", "coverage", "even"] = "top-k"  # ⌊cN⌋; the fewest with `coverage` of the value; N/T new ones
     coverage: float = 0.9
-    reuse: Literal["free", "counted"] = "free"  # frozen neurons come along at no cost, or count like new ones
+    reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
+    largest: float = 0.5  # share of neurons a subnetwork may have, reused ones included: what keeps it small and fast
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
     dense_share: float = 0.3  # of the epochs before neurons are valued; the rest trains the subnetwork
-    estimator: str = "gradient"
-    draws: int = 24  # gradients of the estimator
+    estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
+    draws: int | None = None  # gradients (24) or permutations (32) of the estimator
+    consolidate: bool = True  # train the subnetwork after it was chosen; the paper does not
     distil: float = 0.0  # weight of the dense network's own logits while consolidating
+    fresh: bool = False  # give plastic neurons new random weights at the start of a task
+    norm: Literal["per-task", "shared"] = "per-task"  # shared statistics drift, and old tasks with them
+    answer: Literal["subnetwork", "whole"] = "subnetwork"  # what speaks for a task; the paper: the whole network
+    scope: Literal["task", "seen"] = "task"  # classes in the CIL training softmax; the paper: one output matrix
+    rule: str = "density"  # of CIL inference: the best of `snv.inference.RULES` on validation images
+    rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
+    cumulative: bool = True  # False: only the newest task stays frozen
+    released: float = 0.0  # share of frozen weights let go at every task: an experiment that forgets
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "coverage", "dense_share"):
-            if getattr(self, name) is not None and not 0 < getattr(self, name) <= 1:
+        if self.preset == "paper":
+            for name, value in PAPER.items():
+                if getattr(self, name) == type(self).__dataclass_fields__[name].default:
+                    object.__setattr__(self, name, value)
+        for name in ("capacity", "coverage", "dense_share", "largest"):
+            if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"learner.{name} is a share, so it lies in (0, 1]; got {getattr(self, name)}.")
-        if not 0 <= self.layer_share <= 1:
-            raise UserError(f"learner.layer_share is a share, so it lies in [0, 1]; got {self.layer_share}.")
+        for name in ("layer_share", "released"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"learner.{name} is a share, so it lies in [0, 1]; got {getattr(self, name)}.")
+        if self.estimator not in (known := [*ESTIMATORS, *SCORES, IN_RUN]):
+            raise unknown("estimator", self.estimator, known)
+        if self.rule not in RULES:
+            raise unknown("rule", self.rule, RULES)
+        if self.draws is not None and self.draws < 1:
+            raise UserError(f"learner.draws is at least 1, or left out; got {self.draws}.")
+        if self.rule == "rotation" and not self.rotations:
+            raise UserError(
+                "learner.rule=rotation reads rotations, so they must be trained: set learner.rotations=true."
+            )
+        if self.answer == "whole" and self.rule != "single-head":
+            raise UserError(
+                f"learner.rule={self.rule} compares subnetworks, but learner.answer=whole uses none. "
+                "Set learner.rule=single-head."
+            )
+
+    @property
+    def keeps_its_promise(self) -> bool:
+        """Whether old answers cannot change; the experiments that give this up are measured instead of certified."""
+        return self.cumulative and self.released == 0 and self.norm == "per-task" and self.answer == "subnetwork"
+
+
+PAPER = {
+    "capacity": 0.1,
+    "reuse": "counted",
+    "largest": 1.0,
+    "layer_share": 0.0,
+    "consolidate": False,
+    "norm": "shared",
+    "answer": "whole",
+    "scope": "seen",
+    "rule": "single-head",
+}
+"""Algorithm 1 as printed: train, value, keep the global top-⌊cN⌋; one output matrix, argmax over all classes."""
 
 
 class SNV(Learner):
@@ -53,7 +116,7 @@ class SNV(Learner):
 
     title = "SNV (Shapley Neuron Values)"
     paper = "Shapley Neuron Values for Continual Learning"
-    memory = "per task: 1 bit, 1 constant and 4 norm entries per neuron"
+    memory = "per task: 1 bit, 1 constant and 4 norm entries per neuron; in CIL class means and a covariance"
     Config: ClassVar[type] = SNVConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
@@ -65,21 +128,94 @@ class SNV(Learner):
         self.subnetworks: list[Subnetwork] = []
         self.values: list[Values] = []
         self.certificates: list[Certificate] = []
+        self.statistics: list[Statistics] = []  # for telling tasks apart in CIL
         self.chosen: Subnetwork | None = None  # the current task's, while it consolidates
         self._held: Frozen | None = None
         self._small: Compact | None = None
         self._links: list[Link] = []
         self._cut_out: dict[int, Compact] = {}
+        self._carried = torch.zeros(self.neurons.n, dtype=torch.float64)  # of the in-run estimator
+        self._pairs = 0
 
     # ---- the course of a task
 
     def begin_task(self, task: Task) -> None:
+        self._tell_what_fits()
         super().begin_task(task)
-        self._held = frozen_rows(self.neurons, self.frozen)
+        if self.config.fresh and self.subnetworks:
+            self._refresh_plastic()
+        self._carried.zero_()
+        self._pairs = 0
+        self._hold()
+
+    def n_outputs(self, block: range) -> int:
+        return len(block) * (4 if self.config.rotations else 1)
+
+    def _tell_what_fits(self) -> None:
+        """Before a task starts: what it will get, and what to do if that is little."""
+        n, t = self.neurons.n, len(self.subnetworks)
+        free = int((~self.frozen).sum())
+        if t == 0 and self.config.size == "top-k" and self.config.reuse != "none":
+            log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks))
+        if self.config.reuse == "none":
+            self._require_plastic_layers()
+        elif free == 0:
+            log.warning(
+                "Task %d finds the network full: all %s neurons are frozen, so it reuses them with its own norm state "
+                "and head. A wider network (network.width) or a smaller learner.capacity leaves room.",
+                t + 1,
+                f"{n:,}",
+            )
+        elif free < self._budget_new():
+            log.warning(
+                "Task %d gets %s new neurons instead of %s: that is all that is left of %s. A wider network "
+                "(network.width) or a smaller learner.capacity leaves more.",
+                t + 1,
+                f"{free:,}",
+                f"{self._budget_new():,}",
+                f"{n:,}",
+            )
+
+    def _budget_new(self) -> int:
+        share = 1 / self.setting.n_tasks if self.config.size == "even" else self.config.capacity
+        return int(share * self.neurons.n)
+
+    def _require_plastic_layers(self) -> None:
+        for layer, taken in self.neurons.by_layer(self.frozen):
+            if bool(taken.all()):
+                raise UserError(
+                    f"Task {len(self.subnetworks) + 1} does not fit: all {layer.n} neurons of {layer.name} are frozen "
+                    "and learner.reuse=none forbids using them. Allow reuse, widen the network or lower "
+                    "learner.capacity."
+                )
+
+    @torch.no_grad()
+    def _refresh_plastic(self) -> None:
+        """New random weights for every neuron that no task needs: as the network was drawn, with a task's own seed."""
+        rng = generator(self.setting.seed, "fresh weights", len(self.subnetworks))
+        for owned in own_weights(self.neurons):
+            plastic = (~self.frozen)[owned.owner].to(owned.tensor.device)
+            shape = owned.tensor.shape
+            if owned.role == "weight" and len(shape) == 4:
+                drawn = torch.randn(shape, generator=rng) * math.sqrt(2 / (shape[0] * shape[2] * shape[3]))
+            else:
+                bound = 1 / math.sqrt(shape[1]) if len(shape) > 1 else 0.0
+                drawn = (2 * torch.rand(shape, generator=rng) - 1) * bound
+            owned.tensor[plastic] = drawn.to(owned.tensor.device)[plastic]
+
+    def _hold(self) -> None:
+        """Frozen weights are put back after each step; a layer without any other needs no gradient at all."""
+        rng = generator(self.setting.seed, "released", len(self.subnetworks))
+        self._held = frozen_rows(self.neurons, self.frozen, self.config.released, rng)
+        for owned in own_weights(self.neurons):
+            taken = bool(self.frozen[owned.owner].all()) and self.config.released == 0
+            owned.tensor.requires_grad_(not taken)
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """A dense phase, then consolidation, within the epochs any other method has."""
         train = self.setting.train
+        if not self.config.consolidate:
+            return Stage("dense", train) if index == 0 else None
         dense = max(1, min(train.epochs - 1, round(self.config.dense_share * train.epochs)))
         lengths = {0: ("dense", dense, "train"), 1: ("consolidate", max(1, train.epochs - dense), "consolidate")}
         if index not in lengths:
@@ -89,37 +225,55 @@ class SNV(Learner):
 
     def end_stage(self, task: Task, stage: Stage) -> None:
         if stage.name == "dense":
-            self._choose(task)
-        else:
+            with self.phase("value"):
+                self._choose(task)
+        if stage.name == "consolidate" or not self.config.consolidate:
             self._freeze()
+
+    def end_task(self, task: Task) -> None:
+        if self.setting.scenario == "cil" and self.config.answer == "subnetwork":
+            self.statistics.append(self._measure(task))
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
         images, labels = self._validation_data(task)
+        shared = self.config.estimator in ("montecarlo", "truncated", "tmab", "hybrid", "exact", "regression")
         game = NeuronGame(
-            self.network,
-            images,
-            labels,
-            self.neurons,
-            forward=self._newest,
-            share_prefixes=self.config.estimator != "gradient",
+            self.network, images, labels, self.neurons, forward=self._newest_classes, share_prefixes=shared
         )
-        settings = {"draws": self.config.draws} if self.config.estimator in ("gradient", "hybrid") else {}
-        values = estimate(game, self.config.estimator, seed=self.setting.seed + task.id, **settings).values
-        mask = select(values, self.neurons.layer_index, self._budget(values), self.config.layer_share, self._free())
+        values = self._value(game, derived_seed(self.setting.seed, "valuation", task.id))
+        mask = select(
+            values,
+            self.neurons.layer_index,
+            self._budget(values),
+            self.config.layer_share,
+            free=self.frozen if self.config.reuse == "free" or self.config.size == "even" else None,
+            barred=self.frozen if self.config.reuse == "none" else None,
+            largest=int(self.config.largest * self.neurons.n),
+        )
         self.values.append(values)
         self.chosen = Subnetwork(mask, game.means.detach().clone(), norm_state(self.body))
-        self._cut()
+        if self.config.consolidate:
+            self._cut()
+
+    def _value(self, game: NeuronGame, seed: int) -> Values:
+        name, draws = self.config.estimator, self.config.draws
+        if name == IN_RUN:
+            return self._carried / max(1, self._pairs)
+        if name in SCORES:
+            return SCORES[name](game, seed)
+        settings: dict[str, Any] = {}
+        if name in ("gradient", "hybrid"):
+            settings = {"draws": draws or 24}
+        elif name in ("montecarlo", "truncated", "tmab"):
+            settings = {"permutations": draws or 32}
+        return estimate(game, name, seed=seed, **settings).values
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
-        share = self.config.capacity or 1 / self.setting.n_tasks
         covering = self.config.size == "coverage"
-        wanted = coverage_budget(values, self.config.coverage) if covering else int(share * self.neurons.n)
+        wanted = coverage_budget(values, self.config.coverage) if covering else self._budget_new()
         return max(len(self.neurons.layers), wanted)
-
-    def _free(self) -> Mask | None:
-        return self.frozen if self.config.reuse == "free" else None
 
     def _cut(self) -> None:
         """The chosen subnetwork as a small module to be trained; its frozen rows are held."""
@@ -128,31 +282,34 @@ class SNV(Learner):
         arguments = (self.neurons, self.chosen.mask, self.chosen.means, shape)
         self._small, self._links = compact(self.body, self.network.head(-1), *arguments)
         owners = {layer.module: layer.start for layer in self.neurons.layers}
-        self._held = Frozen(
-            (tensor, self.frozen[owners[link.dense] + link.rows])
-            for link in self._links
-            if link.dense in owners
-            for tensor in link.trained
-        )
+        blocks = []
+        for link in self._links:
+            if link.dense in owners:
+                taken = self.frozen[owners[link.dense] + link.rows]
+                for tensor in link.trained:
+                    tensor.requires_grad_(not bool(taken.all()) or self.config.released > 0)
+                    blocks.append((tensor, taken))
+        rng = generator(self.setting.seed, "released", len(self.subnetworks), "small")
+        self._held = Frozen(blocks, self.config.released, rng)
 
     def _freeze(self) -> None:
         """Back into the dense network, frozen and certified."""
         assert self.chosen is not None
         write_back(self._links)
         self.subnetworks.append(dataclasses.replace(self.chosen, norm=norm_state(self.body)))
-        self.frozen = self.frozen | self.chosen.mask
+        self.frozen = (self.frozen | self.chosen.mask) if self.config.cumulative else self.chosen.mask.clone()
         self.chosen, self._small, self._links, self._held = None, None, [], None
         self._cut_out.clear()
-        self.certificates.append(self.certify(len(self.subnetworks) - 1))
-        self.verify()
+        if self.config.keeps_its_promise:
+            self.certificates.append(self.certify(len(self.subnetworks) - 1))
+            self.verify()
 
     # ---- one step
 
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
-        if stage.name == "dense":
-            return [*self.body.parameters(), *self.network.heads[-1].parameters()]
-        assert self._small is not None
-        return [p for p in self._small.parameters() if p.requires_grad]
+        heads = self.network.heads if self.config.scope == "seen" else [self.network.heads[-1]]
+        moving = [self._small] if self._small is not None else [self.body, *heads]
+        return [p for module in moving for p in module.parameters() if p.requires_grad]
 
     def set_training(self, training: bool, stage: Stage) -> None:
         self.network.train(training and stage.name == "dense")
@@ -160,27 +317,46 @@ class SNV(Learner):
             self._small.train(training)
 
     def task_logits(self, images: Images) -> Logits:
-        """Of the current task only, in TIL and CIL: other tasks' heads take no part."""
-        logits: Logits = (self._small or self._newest)(images)
-        return logits
+        """Of the current task's classes only, in TIL and CIL, unless ``scope`` says all classes seen."""
+        if self._everything:
+            return self._classes(self.network(images))
+        logits: Logits = self._small(images) if self._small is not None else self._newest(images)
+        return self._classes(logits)
+
+    @property
+    def _everything(self) -> bool:
+        """Whether training compares all classes seen."""
+        return self.config.scope == "seen" and self.setting.scenario == "cil" and self._small is None
 
     def _newest(self, images: Images) -> Logits:
         """The whole network with the current task's head."""
         return self.network.classify(self.body(images), len(self.blocks) - 1)
 
-    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
-        return F.cross_entropy(logits.float(), labels - self.blocks[-1].start, reduction="none")
+    def _newest_classes(self, images: Images) -> Logits:
+        return self._classes(self._newest(images))
 
-    def n_right(self, logits: Logits, labels: Labels) -> Tensor:
-        return (logits.argmax(1) + self.blocks[-1].start == labels).sum()
+    def _classes(self, logits: Tensor) -> Logits:
+        """Of upright images: the outputs of class × rotation that stand for no rotation."""
+        return logits[:, ::4] if self.config.rotations else logits
+
+    def _offset(self) -> int:
+        return 0 if self._everything else self.blocks[-1].start
 
     def loss(self, batch: Batch) -> Tensor:
-        logits = self.task_logits(batch.images)
-        loss = self.task_losses(logits, batch.labels).mean()
+        if self.config.rotations:
+            turns = torch.randint(4, (len(batch.labels),), generator=batch.rng("rotations")).to(batch.labels.device)
+            images, labels = turned(batch.images, turns), 4 * (batch.labels - self._offset()) + turns
+        else:
+            images, labels = batch.images, batch.labels - self._offset()
+        if self._everything:
+            logits = self.network(images)
+        else:
+            logits = self._small(images) if self._small is not None else self._newest(images)
+        loss = F.cross_entropy(logits.float(), labels)
         if self._small is None or self.config.distil == 0:
             return loss
         with torch.no_grad():
-            teacher = self._newest(batch.images)
+            teacher = self._newest(images)
         soft = F.kl_div(logits.log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True)
         total: Tensor = loss + self.config.distil * soft
         return total
@@ -192,17 +368,55 @@ class SNV(Learner):
         told = descend(loss, optimizer, batch.stage.settings.clip_norm)
         if self._held is not None:
             self._held.restore()
+        last = batch.stage.name == "dense" and batch.epoch == batch.stage.settings.epochs - 1
+        if self.config.estimator == IN_RUN and last and batch.step % 2 == 0:
+            with self.phase("value"):
+                self._carry(batch)
         return told
+
+    def _carry(self, batch: Batch) -> None:
+        """One pair of gate gradients on this step's own images."""
+        labels = batch.labels - self.blocks[-1].start
+        forward = self._newest_classes
+        game = NeuronGame(self.network, batch.images, labels, self.neurons, forward=forward, share_prefixes=False)
+        gates = gates_of_pair(game.n, GradientSettings(), derived_seed(batch.seed, IN_RUN), self._pairs)
+        self._carried += game.gradient(gates)[0].mean(0)
+        self._pairs += 1
 
     # ---- prediction and proof
 
     def logits(self, images: Images, block: range | None) -> Logits:
-        if block is None:
-            return torch.cat([self.specialist(t)(images) for t in range(len(self.subnetworks))], dim=1)
-        if block in self.blocks and self.blocks.index(block) < len(self.subnetworks):
-            found: Logits = self.specialist(self.blocks.index(block))(images)
-            return found
-        return super().logits(images, block)
+        if block is None and self.subnetworks:
+            return RULES[self.config.rule](self.evidence(images))
+        if block is None or block not in self.blocks or self.blocks.index(block) >= len(self.subnetworks):
+            return super().logits(images, block)
+        t = self.blocks.index(block)
+        if self.config.answer == "subnetwork":
+            return self._answer(t, images)[1]
+        return self._classes(self.network(images, t))
+
+    def evidence(self, images: Images) -> Evidence:
+        """What each specialist says, for the rules of `snv.inference`."""
+
+        def unmasked() -> Logits:
+            return self._classes(self.network(images))
+
+        if self.config.rule == "single-head":
+            return Evidence([], [], [], None, unmasked)
+        answers = [self._answer(t, images) for t in range(len(self.subnetworks))]
+        features, logits, views = (list(part) for part in zip(*answers, strict=True))
+        return Evidence(logits, features, self.statistics, views if self.config.rotations else None, unmasked)
+
+    def _answer(self, t: int, images: Images) -> tuple[Features, Logits, Tensor]:
+        """Task t's specialist: its features, its class logits, and what it says of each rotation (if trained)."""
+        specialist = self.specialist(t)
+        features = specialist.body(images)
+        logits = specialist.head(features)
+        if not self.config.rotations:
+            return features, logits, logits[None]
+        others = [specialist(torch.rot90(images, r, (2, 3))) for r in range(1, 4)]
+        views = torch.stack([logits, *others])
+        return features, averaged(views), views
 
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
@@ -245,6 +459,9 @@ class SNV(Learner):
             "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
             "values": list(self.values),
             "certificates": [dataclasses.asdict(certificate) for certificate in self.certificates],
+            "statistics": [statistics.state() for statistics in self.statistics],
+            "carried": self._carried,
+            "pairs": self._pairs,
             "chosen": self.chosen.state() if self.chosen else None,
             "small": dict(self._small.state_dict()) if self._small else None,
         }
@@ -255,10 +472,12 @@ class SNV(Learner):
         self.subnetworks = [Subnetwork.from_state(kept) for kept in state["subnetworks"]]
         self.values = list(state["values"])
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
+        self.statistics = [Statistics.from_state(kept) for kept in state["statistics"]]
+        self._carried, self._pairs = state["carried"].clone(), state["pairs"]
         self._cut_out.clear()
         if state["chosen"] is None:
             self.chosen, self._small, self._links = None, None, []
-            self._held = frozen_rows(self.neurons, self.frozen)
+            self._hold()
         else:
             self.chosen = Subnetwork.from_state(state["chosen"])
             if self._small is None:
@@ -269,9 +488,37 @@ class SNV(Learner):
     @torch.no_grad()
     def _validation_data(self, task: Task) -> tuple[Images, Labels]:
         """The task's validation images, and their labels within its head."""
-        split, preprocess = task.val, self.setting.preprocess
-        channels_last = self.setting.train.channels_last
-        batches = list(split.batches(torch.arange(len(split)).split(EVALUATION_BATCH)))
+        return self._prepared(task.val, torch.arange(len(task.val)), task.block.start)
+
+    @torch.no_grad()
+    def _measure(self, task: Task) -> Statistics:
+        """What is kept for CIL of the task's training images, by its own specialist and all before it."""
+        rng = generator(self.setting.seed, "measured images", task.id)
+        rows = torch.randperm(len(task.train), generator=rng)[:N_MEASURED]
+        images, labels = self._prepared(task.train, rows, task.block.start)
+        features, logits, views = [], [], []
+        for t in range(len(self.subnetworks)):
+            specialist = self.specialist(t)
+            features.append(torch.cat([specialist.body(part) for part in images.split(EVALUATION_BATCH)]))
+        for part in images.split(EVALUATION_BATCH):
+            _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
+            logits.append(said)
+            views.append(turned_too)
+        of_views = torch.cat(views, dim=1) if self.config.rotations else None
+        return measure(labels, features, torch.cat(logits), len(task.block), of_views)
+
+    def _prepared(self, split: Split, rows: Tensor, start: int) -> tuple[Images, Labels]:
+        """Some images of a split as the network takes them, and their labels counted from ``start``."""
+        preprocess, channels_last = self.setting.preprocess, self.setting.train.channels_last
+        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
         images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
         labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
-        return torch.cat(images), labels - task.block.start
+        return torch.cat(images), labels - start
+
+
+def turned(images: Images, turns: Labels) -> Images:
+    """Each image rotated by its number of quarter turns."""
+    out = images.clone()
+    for r in range(1, 4):
+        out[turns == r] = torch.rot90(images[turns == r], r, (2, 3))
+    return out

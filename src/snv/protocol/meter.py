@@ -29,7 +29,8 @@ class Meter:
         self.seconds: dict[str, float] = defaultdict(float)
         self.peak_bytes = 0
         self._per_image: dict[str, float] = {}
-        self._open: tuple[str, float] | None = None
+        self._open: list[str] = []  # phases under way, the innermost last
+        self._since = 0.0
 
     @contextmanager
     def counted(self, phase: str, kind: str, n_images: int) -> Iterator[None]:
@@ -44,20 +45,28 @@ class Meter:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Add the seconds of the block; blocks do not nest."""
-        self._open = (phase, time.perf_counter())
+        """Add the seconds of the block; those of a block inside it count for the inner phase only."""
+        self._settle()
+        self._open.append(phase)
         try:
             yield
         finally:
             self._settle()
-            self._open = None
+            self._open.pop()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add seconds and multiply-accumulates of work that is never the same twice."""
+        with self.timed(name), FlopCounterMode(display=False) as counter:
+            yield
+        self.macs[name] += counter.get_total_flops() / 2
 
     def _settle(self) -> None:
-        if self._open is not None:
-            phase, since = self._open
-            now = time.perf_counter()
-            self.seconds[phase] += now - since
-            self._open = (phase, now)
+        """Book the time since the last call."""
+        now = time.perf_counter()
+        if self._open:
+            self.seconds[self._open[-1]] += now - self._since
+        self._since = now
 
     def counts(self) -> State:
         """The part that is the same in every repetition of a run."""

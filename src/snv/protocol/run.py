@@ -115,6 +115,7 @@ class _Run:
         self.environment = prepared.environment
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter()
+        self.learner.phase = self.meter.phase
         self.log: list[dict[str, Any]] = []
         self.task = self.stage = 0  # what comes next
         self.training: State | None = None  # a stage to be continued
@@ -166,7 +167,8 @@ class _Run:
             if self.training is None:
                 self.learner.begin_stage(task, stage)
             resumed, self.training = self.training, None
-            Training(self.learner, task, stage, self.around, resumed).run()
+            with self.meter.timed(stage.phase):
+                Training(self.learner, task, stage, self.around, resumed).run()
             self.learner.end_stage(task, stage)
             self.stage += 1
 
