@@ -22,7 +22,7 @@ LEVELS = [
     {"protocol"},
     {"analysis"},
     {"report"},
-    {"model"},
+    {"model", "classifier"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

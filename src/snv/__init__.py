@@ -9,10 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from snv.classifier import SNVClassifier
     from snv.config import RunConfig, load_config
     from snv.data import Preprocess, Task, TaskStream, from_arrays, load_source
     from snv.errors import UserError
     from snv.learners import LEARNERS, Learner
+    from snv.model import Model
     from snv.networks import build_network
     from snv.protocol.directory import load_record
     from snv.protocol.record import Record
@@ -26,9 +28,11 @@ __version__ = "0.1.0"
 __all__ = [
     "LEARNERS",
     "Learner",
+    "Model",
     "Preprocess",
     "Record",
     "RunConfig",
+    "SNVClassifier",
     "Task",
     "TaskStream",
     "UserError",
@@ -44,6 +48,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "snv.classifier": ("SNVClassifier",),
+    "snv.model": ("Model",),
     "snv.config": ("RunConfig", "load_config"),
     "snv.data": ("Preprocess", "Task", "TaskStream", "from_arrays", "load_source"),
     "snv.errors": ("UserError",),

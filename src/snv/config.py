@@ -93,18 +93,43 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
 
 def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
     """A run from a TOML file (or the defaults), changed by overrides such as ``train.lr=0.01``."""
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UserError(f"There is no config file {path}.") from None
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not a readable TOML file: {error}.") from None
+    values = _read_toml(path) if path is not None else {}
     for override in overrides:
         _put(values, *parse_setting(override), override)
     config: RunConfig = build(RunConfig, values)
     return config
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """A file's settings; ``base = "other.toml"`` takes those of another file, beside it, first."""
+    chain: list[dict[str, Any]] = []
+    seen: set[Path] = set()
+    following: Path | None = path
+    while following is not None:
+        if following.resolve() in seen:
+            raise UserError(f"{path} is based on itself, by way of {following}. Remove one `base` line.")
+        seen.add(following.resolve())
+        try:
+            chain.append(tomllib.loads(following.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise UserError(f"There is no config file {following}.") from None
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{following} is not a readable TOML file: {error}.") from None
+        base = chain[-1].pop("base", None)
+        following = following.parent / str(base) if base is not None else None
+    values: dict[str, Any] = {}
+    for layer in reversed(chain):
+        _merge(values, layer)
+    return values
+
+
+def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
+    """Tables are merged, single values replaced."""
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(values.get(key), dict):
+            _merge(values[key], value)
+        else:
+            values[key] = value
 
 
 def _put(values: dict[str, Any], key: str, value: Any, override: str) -> None:

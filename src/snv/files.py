@@ -78,7 +78,7 @@ def read_json(path: Path) -> Any:
 def save_state(path: Path, state: State) -> None:
     """A nested state in one safetensors file: tensors as such, the tree around them as JSON in its header."""
     tensors: dict[str, Tensor] = {}
-    tree = _pack(state, "", tensors)
+    tree = pack(state, "", tensors)
     metadata = {"state": json.dumps(tree, allow_nan=True, separators=(",", ":"))}
     write_atomic(path, lambda temporary: safetensors.torch.save_file(tensors, temporary, metadata=metadata))
 
@@ -88,7 +88,7 @@ def load_state(path: Path, device: torch.device | str = "cpu") -> State:
     try:
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             tree = json.loads(file.metadata()["state"])
-            return _unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            return unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew."
@@ -106,17 +106,17 @@ def cloned(state: State) -> State:
     return state
 
 
-def _pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
+def pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
     match value:
         case Tensor():
             tensors[path] = value.detach().cpu().contiguous().clone()  # a clone: two names may share memory
             return {"$tensor": path}
         case dict() if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return {key: _pack(item, f"{path}/{key}", tensors) for key, item in value.items()}
+            return {key: pack(item, f"{path}/{key}", tensors) for key, item in value.items()}
         case dict():
-            return {"$items": [[key, _pack(item, f"{path}/{key}", tensors)] for key, item in value.items()]}
+            return {"$items": [[key, pack(item, f"{path}/{key}", tensors)] for key, item in value.items()]}
         case list() | tuple():
-            return [_pack(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]
+            return [pack(item, f"{path}/{i}", tensors) for i, item in enumerate(value)]
         case None | bool() | int() | float() | str():
             return value
     raise TypeError(
@@ -124,14 +124,14 @@ def _pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _unpack(tree: Any, tensors: dict[str, Tensor]) -> State:
+def unpack(tree: Any, tensors: dict[str, Tensor]) -> State:
     match tree:
         case {"$tensor": str(name)}:
             return tensors[name]
         case {"$items": list(items)}:
-            return {key: _unpack(item, tensors) for key, item in items}
+            return {key: unpack(item, tensors) for key, item in items}
         case dict():
-            return {key: _unpack(item, tensors) for key, item in tree.items()}
+            return {key: unpack(item, tensors) for key, item in tree.items()}
         case list():
-            return [_unpack(item, tensors) for item in tree]
+            return [unpack(item, tensors) for item in tree]
     return tree

@@ -44,12 +44,22 @@ class Statistics:
             "energy": self.energy,
             "rotation": self.rotation,
             "means": list(self.means),
-            "covariance": self.covariance,
+            "covariance": self.covariance[*_triangle(len(self.covariance))],  # symmetric: half is enough
+            "features": len(self.covariance),
         }
 
     @staticmethod
     def from_state(state: State) -> Statistics:
-        return Statistics(state["energy"], state["rotation"], list(state["means"]), state["covariance"])
+        rows, columns = _triangle(state["features"])
+        covariance = torch.zeros(state["features"], state["features"]).to(state["covariance"])
+        covariance[rows, columns] = state["covariance"]
+        covariance[columns, rows] = state["covariance"]
+        return Statistics(state["energy"], state["rotation"], list(state["means"]), covariance)
+
+
+def _triangle(n: int) -> tuple[Tensor, Tensor]:
+    rows, columns = torch.triu_indices(n, n)
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +154,7 @@ def averaged(views: Float[Tensor, "4 b k4"]) -> Logits:
 
 
 @torch.no_grad()
-def measure(
-    labels: Labels, features: list[Tensor], logits: Logits, k: int, views: Tensor | None = None
-) -> Statistics:
+def measure(labels: Labels, features: list[Tensor], logits: Logits, k: int, views: Tensor | None = None) -> Statistics:
     """The statistics of a task from its training images.
 
     ``labels`` are 0 … k−1 within the task, ``features`` those of specialists 0 … t, ``logits`` its own.
@@ -156,6 +164,7 @@ def measure(
     means = [total / counts[:, None] for total in sums]
     spread = (features[-1].float() - means[-1][labels]).double()
     covariance = (spread.T @ spread / max(1, len(labels) - k)).float()
+    covariance = (covariance + covariance.T) / 2  # symmetric to the last bit
     turned = _mean_and_deviation(rotation_score(views)) if views is not None else torch.tensor([0.0, 1.0])
     return Statistics(_mean_and_deviation(logits.logsumexp(1)), turned.to(logits.device), means, covariance)
 

@@ -78,6 +78,7 @@ class Certificate:
     tensors: str
     logits: str
     threads: int
+    seed: int  # of the probe images
 
 
 @torch.inference_mode()
@@ -86,7 +87,7 @@ def certify(
 ) -> Certificate:
     """The fingerprints of a task's subnetwork as it is now."""
     logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
-    return Certificate(tensor_hash(head, neurons, subnetwork), _hash(logits), torch.get_num_threads())
+    return Certificate(tensor_hash(head, neurons, subnetwork), _hash(logits), torch.get_num_threads(), seed)
 
 
 def probe_logits(

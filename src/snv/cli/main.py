@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from snv.cli import demo, doctor, lists, run, show, value
+from snv.cli import demo, doctor, lists, model, run, show, value
 from snv.errors import Interrupted, UserError
 
 app = typer.Typer(
@@ -19,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Networks that learn task after task, forget nothing and store no old data.",
 )
-for module in (demo, run, show, value, lists, doctor):
+for module in (demo, model, run, show, value, lists, doctor):
     module.register(app)
 
 

@@ -74,7 +74,7 @@ def _images(folder: Path, root: Path) -> Iterator[Path]:
         _check_link(entry, root)
         if entry.is_dir():
             yield from _images(entry, root)
-        elif entry.suffix.lower() in _suffixes():
+        elif is_picture(entry):
             yield entry
         else:
             log.warning("%s is ignored: %r is no image format that can be read.", entry, entry.suffix)
@@ -89,6 +89,11 @@ def _check_link(entry: Path, root: Path) -> None:
                 f"{entry} is a link to {target}; only links to files inside {root} are followed. "
                 "Copy the images there, or remove the link."
             )
+
+
+def is_picture(path: Path) -> bool:
+    """Whether its name ends like those of files that Pillow can read."""
+    return path.suffix.lower() in _suffixes()
 
 
 @cache

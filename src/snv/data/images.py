@@ -24,8 +24,7 @@ def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.u
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as image:
                 image.draft(None, (2 * size, 2 * size))  # large JPEGs decode at a fraction of their size
-                rgb = _rgb(ImageOps.exif_transpose(image), name)
-        square = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
+                return squared(ImageOps.exif_transpose(image), name, size)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise UserError(
             f"{name} has more than {Image.MAX_IMAGE_PIXELS:,} pixels, as files made to exhaust memory do. "
@@ -35,7 +34,12 @@ def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.u
         raise
     except Exception as error:  # Pillow's readers fail in many ways: OSError, SyntaxError, struct.error …
         raise UserError(f"{name} cannot be read as an image ({error}). Replace it or remove it.") from None
-    return np.ascontiguousarray(np.asarray(square).transpose(2, 0, 1))
+
+
+def squared(image: Image.Image, name: str | Path, size: int) -> NDArray[np.uint8]:
+    """An image as RGB (3, size, size)."""
+    fitted = ImageOps.fit(_rgb(image, name), (size, size), Image.Resampling.BILINEAR)
+    return np.ascontiguousarray(np.asarray(fitted).transpose(2, 0, 1))
 
 
 def _rgb(image: Image.Image, name: str | Path) -> Image.Image:

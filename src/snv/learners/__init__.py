@@ -1,14 +1,44 @@
 """The catalogue of methods, on one screen."""
 
 from snv.learners.base import SCENARIOS, Learner, Scenario, Setting
+from snv.learners.der import DER
+from snv.learners.ewc import EWC
+from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
+from snv.learners.lwf import LwF
+from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
+from snv.learners.si import SI
 from snv.learners.snv import SNV
+from snv.learners.wsn import WSN
 
 LEARNERS: dict[str, type[Learner]] = {
     "sgd": SGD,
     "joint": Joint,
+    "ewc": EWC,
+    "si": SI,
+    "lwf": LwF,
+    "pec": PEC,
+    "wsn": WSN,
+    "icarl": ICaRL,
+    "der++": DER,
     "snv": SNV,
 }
 
-__all__ = ["LEARNERS", "SCENARIOS", "SGD", "SNV", "Joint", "Learner", "Scenario", "Setting"]
+__all__ = [
+    "DER",
+    "EWC",
+    "LEARNERS",
+    "PEC",
+    "SCENARIOS",
+    "SGD",
+    "SI",
+    "SNV",
+    "WSN",
+    "ICaRL",
+    "Joint",
+    "Learner",
+    "LwF",
+    "Scenario",
+    "Setting",
+]

@@ -20,11 +20,11 @@ from snv.files import State
 from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
 from snv.masks import Frozen, coverage_budget, frozen_rows, own_weights, select
-from snv.neurons import find_neurons
+from snv.neurons import Neurons, find_neurons
 from snv.planner import plan
 from snv.seeding import derived_seed, generator
 from snv.shapes import Features, Images, Labels, Logits, Mask, Values
-from snv.subnetwork import Certificate, Subnetwork, certify, load_norm, norm_state
+from snv.subnetwork import Certificate, Subnetwork, certify, load_norm, norm_state, probe_logits
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
 from snv.valuation.estimate import ESTIMATORS, estimate
@@ -189,12 +189,15 @@ class SNV(Learner):
                     "learner.capacity."
                 )
 
-    @torch.no_grad()
     def _refresh_plastic(self) -> None:
-        """New random weights for every neuron that no task needs: as the network was drawn, with a task's own seed."""
-        rng = generator(self.setting.seed, "fresh weights", len(self.subnetworks))
+        """New weights for every neuron that no task needs."""
+        self._redraw(~self.frozen, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
+
+    @torch.no_grad()
+    def _redraw(self, neurons: Mask, rng: torch.Generator) -> None:
+        """Random weights of the size a new network has: He's for convolutions, uniform for the rest."""
         for owned in own_weights(self.neurons):
-            plastic = (~self.frozen)[owned.owner].to(owned.tensor.device)
+            plastic = neurons[owned.owner].to(owned.tensor.device)
             shape = owned.tensor.shape
             if owned.role == "weight" and len(shape) == 4:
                 drawn = torch.randn(shape, generator=rng) * math.sqrt(2 / (shape[0] * shape[2] * shape[3]))
@@ -228,7 +231,7 @@ class SNV(Learner):
             with self.phase("value"):
                 self._choose(task)
         if stage.name == "consolidate" or not self.config.consolidate:
-            self._freeze()
+            self._freeze(task)
 
     def end_task(self, task: Task) -> None:
         if self.setting.scenario == "cil" and self.config.answer == "subnetwork":
@@ -292,7 +295,7 @@ class SNV(Learner):
         rng = generator(self.setting.seed, "released", len(self.subnetworks), "small")
         self._held = Frozen(blocks, self.config.released, rng)
 
-    def _freeze(self) -> None:
+    def _freeze(self, task: Task) -> None:
         """Back into the dense network, frozen and certified."""
         assert self.chosen is not None
         write_back(self._links)
@@ -301,7 +304,7 @@ class SNV(Learner):
         self.chosen, self._small, self._links, self._held = None, None, [], None
         self._cut_out.clear()
         if self.config.keeps_its_promise:
-            self.certificates.append(self.certify(len(self.subnetworks) - 1))
+            self.certificates.append(self.certify(len(self.subnetworks) - 1, self.setting.seed + task.id))
             self.verify()
 
     # ---- one step
@@ -429,20 +432,54 @@ class SNV(Learner):
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
 
-    def certify(self, t: int) -> Certificate:
-        """The fingerprints of task t as it is now."""
-        arguments = (self.neurons, self.subnetworks[t], self.setting.preprocess.shape, self.setting.seed + t)
-        return certify(self.body, self.network.head(t), *arguments)
+    def certify(self, t: int, seed: int | None = None) -> Certificate:
+        """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
+        seed = self.certificates[t].seed if seed is None else seed
+        return certify(*self._subnetwork(t), self.setting.preprocess.shape, seed)
 
-    def verify(self) -> None:
-        """Stop if any earlier task changed by a single bit."""
+    def probe_logits(self, t: int) -> Logits:
+        """Answers of task t to the probe images of its certificate."""
+        with torch.inference_mode():
+            return probe_logits(*self._subnetwork(t), self.setting.preprocess.shape, self.certificates[t].seed)
+
+    def _subnetwork(self, t: int) -> tuple[nn.Module, nn.Linear, Neurons, Subnetwork]:
+        return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
+
+    def changed(self) -> list[int]:
+        """The tasks that are not, bit for bit, what they were when they were frozen."""
+        found = []
         for t, issued in enumerate(self.certificates):
             now = self.certify(t)
             if now.tensors != issued.tensors or (now.threads == issued.threads and now.logits != issued.logits):
-                raise RuntimeError(
-                    f"Task {t + 1} is not what it was when it was frozen (certificate {issued}, now {now}). Nothing "
-                    "was saved after the last checkpoint, which is intact; please report this."
-                )
+                found.append(t)
+        return found
+
+    def verify(self) -> None:
+        """Stop if any earlier task changed by a single bit."""
+        if changed := self.changed():
+            raise RuntimeError(
+                f"Task {changed[0] + 1} is not what it was when it was frozen. Nothing was saved after the last "
+                "checkpoint, which is intact; please report this."
+            )
+
+    def forget(self, t: int) -> None:
+        """Remove task t: its head, its subnetwork, and what only its neurons knew; all other tasks stay as they are."""
+        freed = self.subnetworks[t].mask.clone()
+        for s, other in enumerate(self.subnetworks):
+            if s != t:
+                freed &= ~other.mask
+        self.frozen = self.frozen & ~freed
+        self._redraw(freed, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
+        for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
+            if kept:
+                del kept[t]
+        self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
+        for later in self.statistics[t:]:
+            del later.means[t]
+        starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
+        self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
+        self._cut_out.clear()
+        self._hold()
 
     def capacity(self) -> dict[str, float]:
         counts = self.neurons.parameter_counts

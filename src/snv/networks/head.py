@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import nn
 
@@ -59,6 +61,13 @@ class Network(nn.Module):
             logits: Logits = self.heads[task](features)
             return logits
         return torch.cat([head(features) for head in self.heads], dim=1)
+
+
+def frozen_copy(network: Network, n_heads: int | None = None) -> Network:
+    """The network with its first heads (all unless told), not to be trained: its norm layers stand still too."""
+    twin = copy.deepcopy(network)
+    twin.heads = twin.heads[:n_heads]
+    return twin.eval().requires_grad_(False)
 
 
 class Specialist(nn.Module):

@@ -1,0 +1,90 @@
+"""Many runs, their records kept as small JSON files, one table: what `results/` is made with.
+
+    python benchmarks/study.py configs/mini-?il.toml --methods sgd snv --seeds 0 1 2 --out results/mini
+    python benchmarks/study.py configs/ablations/score-*.toml --seeds 0 1 --set data.tasks=3 --out results/bakeoff
+    python benchmarks/study.py --out results/mini          (only the table)
+
+A run that is finished is not repeated, one that was cut is continued; two of these can work on separate lists at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+from snv.config import load_config
+from snv.errors import UserError
+from snv.files import write_json, write_text
+from snv.learners import LEARNERS
+from snv.protocol.run import run
+
+
+def runs(options: argparse.Namespace):
+    """(name, config) of everything asked for that the method can do."""
+    for seed, path, method in itertools.product(options.seeds, options.configs, options.methods or [None]):
+        overrides = [*options.set, f"seed={seed}", *([f"method={method}"] if method else [])]
+        if method == "joint":
+            overrides.append("learner.when=last")
+        try:
+            config = load_config(path, overrides)
+        except UserError as error:
+            print(f"skipped {path.stem} {method}: {error}")
+            continue
+        label = f"{config.method}-{config.scenario}" if options.methods else path.stem
+        yield f"{label}{options.tag}-seed{seed}", config
+
+
+def learn(options: argparse.Namespace) -> None:
+    for name, config in runs(options):
+        kept = options.out / f"{name}.json"
+        if kept.exists():
+            continue
+        record = run(config, options.runs / options.out.name / name)
+        write_json(kept, record.as_json())
+        metrics, seconds = record.metrics, sum(record.cost["seconds"].values())
+        print(f"{name}: ACC {metrics['ACC']:.2f}, BWT {metrics['BWT']:.2f}, {seconds:.0f} s", flush=True)
+
+
+def table(out: Path) -> str:
+    """One row per kind of run: mean ± standard deviation over seeds."""
+    groups = defaultdict(list)
+    for path in sorted(out.glob("*-seed*.json")):
+        groups[path.stem.rpartition("-seed")[0]].append(json.loads(path.read_text()))
+    lines = ["| run | ACC | BWT | forgetting | CAP | seconds | seeds |", "|---|---|---|---|---|---|---|"]
+    for name, records in groups.items():
+        cells = [_spread([record["metrics"][key] for record in records]) for key in ("ACC", "BWT", "forgetting", "CAP")]
+        seconds = statistics.mean(sum(record["cost"]["seconds"].values()) for record in records)
+        lines.append(f"| {name} | {' | '.join(cells)} | {seconds:.0f} | {len(records)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    mean = f"{statistics.mean(known):.2f}"
+    return mean if len(known) == 1 else f"{mean} ± {statistics.stdev(known):.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configs", nargs="*", type=Path)
+    parser.add_argument("--methods", nargs="+", choices=list(LEARNERS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--set", nargs="+", default=[], help="overrides such as train.epochs=3")
+    parser.add_argument("--tag", default="", help="added to the names of the runs")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the run directories are")
+    parser.add_argument("--out", type=Path, required=True, help="where records and table go")
+    options = parser.parse_args()
+    learn(options)
+    made = table(options.out)
+    write_text(options.out / "table.md", made)
+    print(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,281 @@
+"""Four commands for people with a folder of pictures, and five more: learn, predict, status, verify, plan, …"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from snv.errors import UserError
+
+if TYPE_CHECKING:
+    from snv.model import Prediction
+
+ModelPath = Annotated[Path, typer.Option("--model", help="The model's directory, such as pets.snv.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (learn, predict, status, verify, plan, forget, export, audit):
+        app.command(command.__name__)(command)
+
+
+def learn(
+    pictures: Annotated[Path, typer.Argument(help="A folder with one sub-folder of pictures per class.")],
+    model: ModelPath,
+    task: Annotated[str | None, typer.Option(help="Name of the task; default: the folder's name.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Times each picture is shown; default: by their number.")] = None,
+    size: Annotated[int, typer.Option(help="Side of the pictures in pixels, for a new model.")] = 64,
+    width: Annotated[int | None, typer.Option(help="Width of the network, for a new model; more holds more.")] = None,
+    capacity: Annotated[float, typer.Option(help="Share of neurons a task may take, for a new model.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="For a new model.")] = 0,
+    replace: Annotated[bool, typer.Option("--replace", help="Forget a task of this name first.")] = False,
+    repeat_classes: Annotated[
+        bool, typer.Option("--repeat-classes", help="Allow a class that another task has too.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda …")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Teach the model a folder of pictures; the first call makes the model. Old tasks stay exactly as they are."""
+    import dataclasses
+
+    from snv.cli.output import say, say_json
+    from snv.cli.progress import Bar
+    from snv.data.folder import list_classes
+    from snv.model import Model
+    from snv.store import Store
+
+    if epochs is not None and epochs < 1:
+        raise UserError(f"--epochs is at least 1; got {epochs}.")
+    list_classes(pictures.expanduser().resolve())  # whatever is wrong with the folder, before anything is made
+    new = not Store(model).exists()
+    if new:
+        made = Model.create(model, size=size, width=width, capacity=capacity, seed=seed, device=device)
+    else:
+        made = Model.open(model, device=device)
+    with Bar(quiet=as_json) as bar:
+        learned = made.learn(
+            pictures, task, epochs=epochs, replace=replace, repeat_classes=repeat_classes, progress=bar
+        )
+    if as_json:
+        say_json(dataclasses.asdict(learned))
+        return
+    info = learned.task
+    say(f"learned {info.name!r}: {', '.join(info.classes)}")
+    say(f"  right on held-out pictures   {info.accuracy:.1f} % of its {len(info.classes)} classes")
+    say(f"  calibration error            {100 * info.calibration_error:.1f} %")
+    say(f"  neurons                      {learned.neurons:,}, of which {learned.new_neurons:,} new")
+    say(f"  room left                    {learned.n_neurons - learned.used:,} of {learned.n_neurons:,} neurons")
+    if learned.verified:
+        say(f"  verified unchanged           {', '.join(learned.verified)}")
+    say(f"  time                         {info.seconds:.0f} s")
+    say(f"{'made' if new else 'updated'} {model}")
+
+
+def predict(
+    files: Annotated[list[str], typer.Argument(help="Pictures, folders of them, or - for a list on standard input.")],
+    model: ModelPath,
+    task: Annotated[str | None, typer.Option(help="If you know which task the pictures belong to.")] = None,
+    top: Annotated[int, typer.Option(help="How many answers to each picture.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, cuda …")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per picture and line.")] = False,
+) -> None:
+    """Say what the pictures show, with calibrated probabilities. Any number of pictures, in constant memory."""
+    from snv.cli.output import say, say_json
+    from snv.model import Model
+
+    opened = Model.open(model, device=device)
+    wrong = 0
+    for prediction in opened.stream(_named(files), task, top):
+        wrong += prediction.error is not None
+        if as_json:
+            best = [{"task": t, "class": c, "probability": p} for t, c, p in prediction.best]
+            say_json({"file": prediction.source, "best": best, "error": prediction.error})
+        else:
+            say(_line(prediction))
+    if wrong:
+        sys.stderr.write(f"{wrong} picture{'s' * (wrong != 1)} could not be read.\n")
+        raise typer.Exit(1)
+
+
+def _named(files: list[str]):  # type: ignore[no-untyped-def]
+    """The arguments as paths; - stands for a list of paths, one per line, on standard input."""
+    for file in files:
+        if file == "-":
+            yield from (line.rstrip("\n") for line in sys.stdin if line.strip())
+        else:
+            yield file
+
+
+def _line(prediction: Prediction) -> str:
+    if prediction.error is not None:
+        return f"{prediction.source}\terror: {prediction.error}"
+    best = "\t".join(f"{c} ({t}) {100 * p:.1f} %" for t, c, p in prediction.best)
+    return f"{prediction.source}\t{best}"
+
+
+def status(model: ModelPath, as_json: AsJson = False) -> None:
+    """What the model knows, and how much room is left."""
+    import dataclasses
+
+    from snv.cli.output import say, say_json, say_table
+    from snv.model import Model
+
+    opened = Model.open(model)
+    learner = opened.learner
+    used, n = int(learner.frozen.sum()), learner.neurons.n
+    size = sum(file.stat().st_size for file in model.iterdir() if file.is_file())
+    if as_json:
+        tasks = [dataclasses.asdict(task) for task in opened.tasks]
+        say_json({"tasks": tasks, "neurons": n, "used": used, "bytes": size, "spec": opened.spec})
+        return
+    rows = [
+        [
+            task.name,
+            ", ".join(task.classes),
+            str(task.pictures),
+            f"{task.accuracy:.1f}",
+            f"{100 * task.calibration_error:.1f}",
+            f"{int(learner.subnetworks[t].mask.sum()):,}",
+        ]
+        for t, task in enumerate(opened.tasks)
+    ]
+    say_table(str(model), ["task", "classes", "pictures", "accuracy %", "calibration error %", "neurons"], rows)
+    say(f"{used:,} of {n:,} neurons in use; {size / 1e6:.1f} MB on disk")
+
+
+def verify(model: ModelPath, as_json: AsJson = False) -> None:
+    """Prove that no task changed since it was learned; exit code 1 if one did, or if a file is damaged."""
+    from snv.cli.output import say, say_json
+    from snv.model import Model
+    from snv.store import Store
+
+    damage = Store(model).damage()
+    verdicts = [] if damage else Model.open(model).verify()
+    fine = not damage and all(verdict.unchanged for verdict in verdicts)
+    if as_json:
+        told = [{"task": v.task, "unchanged": v.unchanged, "told": v.told} for v in verdicts]
+        say_json({"unchanged": fine, "damage": damage, "tasks": told})
+    else:
+        for problem in damage:
+            say(f"DAMAGED  {problem}")
+        for verdict in verdicts:
+            say(f"{'ok     ' if verdict.unchanged else 'CHANGED'}  {verdict.task}: {verdict.told}")
+        if not damage and not verdicts:
+            say("ok       the model has no tasks yet")
+    if not fine:
+        raise typer.Exit(1)
+
+
+def plan(
+    model: Annotated[Path | None, typer.Option("--model", help="The model's directory.")] = None,
+    tasks: Annotated[int, typer.Option(help="How many more tasks to plan.")] = 10,
+    capacity: Annotated[float | None, typer.Option(help="Share of neurons a task takes; default: the model's.")] = None,
+    overlap: Annotated[float, typer.Option(help="Share of a task's neurons that earlier tasks have too.")] = 0.0,
+    neurons: Annotated[int | None, typer.Option(help="Without a model: the neurons of the network.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How many more tasks fit, in a model or in a network of so many neurons."""
+    from snv.cli.output import say, say_json
+    from snv.planner import plan as planned
+    from snv.planner import tasks_that_fit
+
+    if (model is None) == (neurons is None):
+        raise UserError("Give either --model or --neurons, so that there is something to plan for.")
+    n, used, share = neurons or 0, 0, capacity or 0.2
+    if model is not None:
+        from snv.model import Model
+
+        opened = Model.open(model)
+        n, used = opened.learner.neurons.n, int(opened.learner.frozen.sum())
+        share = capacity or opened.spec["capacity"]
+    course, fit = planned(n, share, tasks, overlap, used), tasks_that_fit(n, share, overlap, used)
+    if as_json:
+        say_json({"neurons": n, "used": used, "fit": fit, "new": list(course.new), "full_after": course.full_after})
+        return
+    fits = f"{fit} more task{'s' * (fit != 1)} of {int(share * n):,} neurons fit{'s' * (fit == 1)}"
+    say(f"{fits}; {used:,} of {n:,} are used.")
+    say(str(course))
+    if course.full_after is not None:
+        say("A full network still learns: later tasks reuse frozen neurons with their own norm layers and head.")
+
+
+def forget(
+    task: Annotated[str, typer.Argument(help="The task to remove.")],
+    model: ModelPath,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a task: its head, and every neuron that only it used. All other tasks are verified unchanged."""
+    from snv.cli.output import say, say_json
+    from snv.model import Model
+
+    opened = Model.open(model)
+    freed = opened.forget(task)
+    left = [info.name for info in opened.tasks]
+    if as_json:
+        say_json({"forgotten": task, "freed": freed, "left": left})
+        return
+    say(f"forgot {task!r}: {freed:,} neurons are free again; verified unchanged: {', '.join(left) or 'no other tasks'}")
+
+
+def export(
+    model: ModelPath,
+    task: Annotated[str, typer.Option(help="The task to cut out.")],
+    kind: Annotated[str, typer.Option("--format", help="onnx or torch-export.")] = "onnx",
+    out: Annotated[Path | None, typer.Option(help="The file; default: TASK.onnx or TASK.pt2.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one task's subnetwork as a small file of its own, checked against the model."""
+    import torch
+
+    from snv.cli.output import say, say_json
+    from snv.export import check_export, export_onnx, export_program
+    from snv.model import Model
+
+    kinds = {"onnx": (export_onnx, ".onnx"), "torch-export": (export_program, ".pt2")}
+    if kind not in kinds:
+        raise UserError(f"--format is onnx or torch-export; got {kind!r}.")
+    opened = Model.open(model)
+    function, suffix = kinds[kind]
+    module = opened.deployable(task)
+    path = out or Path(f"{task}{suffix}")
+    shape = opened.learner.setting.preprocess.shape
+    function(module, shape, path)
+    images = torch.rand(100, *shape, generator=torch.Generator().manual_seed(0))
+    apart = check_export(path, module, images)
+    if apart > 1e-4:
+        raise UserError(f"{path} answers up to {apart:.1e} differently from the model, more than 1e-4. Do not use it.")
+    size, classes = path.stat().st_size, list(opened.task(task).classes)
+    if as_json:
+        say_json({"file": str(path), "bytes": size, "max_abs_error": apart, "classes": classes, "shape": list(shape)})
+        return
+    say(f"wrote {path} ({size / 1e3:.0f} kB): RGB pictures (n, {', '.join(map(str, shape))}) in [0, 1] to logits")
+    say(f"  classes in order   {', '.join(classes)}")
+    say(f"  checked            100 random pictures, largest difference {apart:.1e}")
+
+
+def audit(model: ModelPath, as_json: AsJson = False) -> None:
+    """List every file and tensor of the model with its role: proof that no training picture is kept."""
+    from snv.cli.output import say, say_json, say_table
+    from snv.model import Model
+
+    opened = Model.open(model)
+    files = {file.name: file.stat().st_size for file in sorted(model.iterdir())}
+    rows = opened.audit()
+    total = sum(size for *_, size, _ in rows)
+    if as_json:
+        tensors = [
+            {"part": part, "tensor": name, "shape": list(shape), "bytes": size, "role": role}
+            for part, name, shape, size, role in rows
+        ]
+        say_json({"files": files, "tensors": tensors, "bytes": total})
+        return
+    say_table("files", ["file", "bytes"], [[name, f"{size:,}"] for name, size in files.items()])
+    by_role: dict[tuple[str, str], list[int]] = {}
+    for part, _, _, size, role in rows:
+        by_role.setdefault((part, role), []).append(size)
+    shown = [[part, role, str(len(sizes)), f"{sum(sizes):,}"] for (part, role), sizes in by_role.items()]
+    say_table("tensors", ["part", "role", "tensors", "bytes"], shown)
+    say(f"{len(rows)} tensors, {total:,} bytes, each one named above (--json lists them all); no picture among them.")

@@ -1,0 +1,113 @@
+"""A network as a file that runs without snv, for batches of any size: ONNX, or an exported program of PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from snv.errors import UserError
+from snv.files import write_atomic
+from snv.shapes import Images
+
+ONNX, PROGRAM = ".onnx", ".pt2"
+
+
+def export_onnx(module: nn.Module, shape: tuple[int, int, int], path: Path) -> None:
+    """Write ``module``, from images (b, c, h, w) of ``shape`` to logits, as an ONNX file.
+
+    Note: this is PyTorch's older exporter, since the newer one needs onnxscript as well.
+    """
+    _require_suffix(path, ONNX)
+    onnx = _extra("onnx")
+
+    def write(temporary: Path) -> None:
+        torch.onnx.export(
+            _plain(module),
+            (_example(shape),),
+            temporary,
+            dynamo=False,
+            input_names=["images"],
+            output_names=["logits"],
+            dynamic_axes={"images": {0: "batch"}, "logits": {0: "batch"}},
+        )
+        onnx.checker.check_model(onnx.load(temporary, format="protobuf"), full_check=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that there is a newer exporter
+        write_atomic(path, write)
+
+
+def export_program(module: nn.Module, shape: tuple[int, int, int], path: Path) -> None:
+    """Write ``module``, from images (b, c, h, w) of ``shape`` to logits, as a program for `torch.export.load`."""
+    _require_suffix(path, PROGRAM)
+    batch = torch.export.Dim("batch", min=1)
+    program = torch.export.export(_plain(module), (_example(shape),), dynamic_shapes=({0: batch},))
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # where the code lies on this computer is nobody's business
+    buffer = io.BytesIO()  # PyTorch wants a path that ends in .pt2, and a temporary file does not
+    torch.export.save(program, buffer)
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(buffer.getvalue())
+
+    write_atomic(path, write)
+
+
+@torch.no_grad()
+def check_export(path: Path, module: nn.Module, images: Images) -> float:
+    """Largest absolute difference between the logits of the file at ``path`` and of ``module``, both on the CPU.
+
+    A ``.pt2`` file is loaded by PyTorch, which unpickles parts of it: check only files you have made.
+    """
+    if not path.is_file():
+        raise UserError(f"There is no exported file at {path}. Export the network first.")
+    images = images.cpu()
+    match path.suffix:
+        case ".onnx":
+            answers = _run_onnx(path, images)
+        case ".pt2":
+            answers = torch.export.load(path).module()(images)
+        case _:
+            raise UserError(f"An exported file ends in {ONNX} or {PROGRAM}; got {path.name}.")
+    return float((answers - _plain(module)(images)).abs().max())
+
+
+def _run_onnx(path: Path, images: Images) -> torch.Tensor:
+    runtime = _extra("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = torch.get_num_threads(), 1
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    """A copy that predicts, on the CPU, with weights in the ordinary order of memory."""
+    plain = copy.deepcopy(module).cpu().eval()
+    for tensor in (*plain.parameters(), *plain.buffers()):
+        tensor.data = tensor.data.contiguous()
+    return plain
+
+
+def _example(shape: tuple[int, int, int]) -> Images:
+    return torch.zeros(2, *shape)  # a batch of one would be taken for a constant
+
+
+def _require_suffix(path: Path, suffix: str) -> None:
+    if path.suffix != suffix:
+        raise UserError(f"The file to export to ends in {suffix}; got {path.name}. Call it {path.stem}{suffix}.")
+
+
+def _extra(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UserError(
+            f"ONNX needs the package {name}, which is missing. Install it: pip install 'snv[export]'"
+        ) from None

@@ -1,0 +1,133 @@
+"""Elastic Weight Consolidation (Kirkpatrick et al., 2017) in its online form (Schwarz et al., 2018)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from snv.data.task import Task
+from snv.errors import UserError
+from snv.files import State
+from snv.learners.base import Learner, Setting
+from snv.neurons import evaluating
+from snv.seeding import generator
+from snv.shapes import Images, Labels, Logits
+from snv.training.loop import EVALUATION_BATCH
+from snv.training.pull import Weights, copied, held, restored, weighted_distance
+from snv.training.stage import Batch
+
+log = logging.getLogger(__name__)
+
+Answers: TypeAlias = Literal["sampled", "exact", "empirical"]
+
+
+@dataclass(frozen=True)
+class EWCConfig:
+    """How strongly weights are held, and how their importance is estimated."""
+
+    strength: float = 10.0  # λ: the paper's for CIFAR-100 and Tiny-ImageNet (25 for ImageNet-1k); often too weak in TIL
+    decay: float = 1.0  # γ, the share of old importance that survives a task: the paper's
+    images: int = 256  # of the training split, for the Fisher information: the authors' re-run
+    answers: Answers = "sampled"  # drawn from the network's own probabilities, as in the definition of the Fisher
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < float("inf"):
+            raise UserError(f"learner.strength is not negative; got {self.strength}. Try 10, or 0 for plain SGD.")
+        if not 0 <= self.decay <= 1:
+            raise UserError(f"learner.decay is a share, so it lies in [0, 1]; got {self.decay}. Try 1.")
+        if self.images < 1:
+            raise UserError(f"learner.images counts images, so it is at least 1; got {self.images}. Try 256.")
+
+
+def answer_weights(
+    logits: Logits, labels: Labels, draws: Float[Tensor, " b"], answers: Answers
+) -> Float[Tensor, "b k"]:
+    """How much each class counts as the answer to each image: one drawn from p(y|x), all by p(y|x), or the label."""
+    p = logits.softmax(1)
+    if answers == "exact":
+        return p
+    if answers == "sampled":
+        below = p.cumsum(1) < draws.to(p)[:, None]
+        labels = below.sum(1).clamp(max=p.shape[1] - 1)  # rounding may leave the last sum a little below 1
+    return F.one_hot(labels, p.shape[1]).to(p)
+
+
+def squared_gradients(
+    forward: Callable[[Images], Logits], parameters: list[nn.Parameter], images: Images, weights: Float[Tensor, "b k"]
+) -> list[Tensor]:
+    """Σ_i Σ_y weight_iy (∂ log p(y|x_i) / ∂θ_j)²: squared image by image (a mean's square is far smaller)."""
+    total = [torch.zeros_like(p, requires_grad=False) for p in parameters]
+    for image, weight in zip(images.split(1), weights, strict=True):
+        log_p = forward(image).log_softmax(1)[0]
+        for y in weight.nonzero().flatten().tolist():
+            g = torch.autograd.grad(log_p[y], parameters, retain_graph=True, materialize_grads=True)
+            torch._foreach_addcmul_(total, torch._foreach_mul(g, weight[y]), g)
+    return total
+
+
+class EWC(Learner):
+    """CE + (λ/2) Σ_j F_j (θ_j − θ*_j)², with F the diagonal of the Fisher information after the earlier tasks."""
+
+    title = "EWC (elastic weight consolidation)"
+    paper = "Kirkpatrick et al., 2017; online form of Schwarz et al., 2018"
+    memory = "2 numbers per weight"
+    forgets: ClassVar[str] = (
+        "It holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
+        "rise above all others and every image is answered with a new class."
+    )
+    Config: ClassVar[type] = EWCConfig
+
+    def __init__(self, setting: Setting, config: Any = None) -> None:
+        super().__init__(setting, config)
+        self.fisher: Weights = {}  # F
+        self.anchor: Weights = {}  # θ*
+
+    def loss(self, batch: Batch) -> Tensor:
+        loss = super().loss(batch)
+        if not self.fisher or self.config.strength == 0:
+            return loss
+        half: float = self.config.strength / 2
+        return loss + half * weighted_distance(self.held(), self.anchor, self.fisher)
+
+    def held(self) -> dict[str, nn.Parameter]:
+        return held(self.network, heads=self.setting.scenario == "cil")
+
+    def end_task(self, task: Task) -> None:
+        """F ← γF + F_new, θ* ← θ."""
+        parameters = self.held()
+        with evaluating(self.network):
+            new = self.new_fisher(task, parameters)
+        for name, old in self.fisher.items():
+            new[name] += self.config.decay * old
+        self.fisher, self.anchor = new, copied(parameters)
+        log.info("task %d: the Fisher information sums to %.3g", task.id + 1, sum(float(x.sum()) for x in new.values()))
+
+    def new_fisher(self, task: Task, parameters: dict[str, nn.Parameter], batch: int = EVALUATION_BATCH) -> Weights:
+        """F_new: the mean of squared gradients over random training images, not augmented."""
+        rng = generator(self.setting.seed, "fisher", task.id)
+        chosen = torch.randperm(len(task.train), generator=rng)[: self.config.images]
+        draws = torch.rand(len(chosen), generator=rng)
+        total = [torch.zeros_like(p, requires_grad=False) for p in parameters.values()]
+        device, channels_last = self.setting.device, self.setting.train.channels_last
+        for (pixels, labels), u in zip(task.train.batches(chosen.split(batch)), draws.split(batch), strict=True):
+            images = self.setting.preprocess(pixels, device, None, channels_last)
+            with torch.no_grad():
+                logits = self.task_logits(images)
+            weights = answer_weights(logits, labels.to(device) - self._offset(), u, self.config.answers)
+            torch._foreach_add_(total, squared_gradients(self.task_logits, list(parameters.values()), images, weights))
+        torch._foreach_div_(total, len(chosen))
+        return dict(zip(parameters, total, strict=True))
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {"fisher": dict(self.fisher), "anchor": dict(self.anchor)}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.fisher, self.anchor = (restored(state[key], self.network) for key in ("fisher", "anchor"))

@@ -1,0 +1,178 @@
+"""iCaRL (Rebuffi et al., 2017): herded exemplars, sigmoid distillation, the nearest class mean as classifier."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from snv.data.task import Split, Task
+from snv.errors import UserError
+from snv.files import State
+from snv.learners.base import Learner, Setting
+from snv.networks.head import Network, frozen_copy
+from snv.shapes import Features, Images, Labels, Logits
+from snv.training.loop import EVALUATION_BATCH
+from snv.training.memory import Exemplars, Joined, buffer_size, check_buffer, exemplars_per_class, herd
+from snv.training.stage import Batch, Stage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ICaRLConfig:
+    """Its lr is that of every other method (``train.lr``)."""
+
+    buffer: int | None = None  # K; None: the paper's, 2,000 in CIL and 200 in TIL (ImageNet-1k in CIL: set 20000)
+    weight_decay: float = 5e-5  # the paper's for all data sets; where train.weight_decay is set, that one counts
+    mirror: bool | None = None  # whether class means count mirrored exemplars too (original); None: if training mirrors
+
+    def __post_init__(self) -> None:
+        check_buffer(self.buffer)
+        if self.weight_decay < 0:
+            raise UserError(f"learner.weight_decay is not negative; got {self.weight_decay}. Try 5e-5.")
+
+
+OldLogits = Float[Tensor, "b old"]
+Means = Float[Tensor, "k f"]  # one row per class
+
+
+def targets(labels: Labels, n_classes: int, old_logits: OldLogits | None) -> Logits:
+    """q: one-hot for new classes, what the previous model says for old ones, whatever the image shows."""
+    q = F.one_hot(labels, n_classes).float()
+    if old_logits is not None:
+        q[:, : old_logits.shape[1]] = old_logits.float().sigmoid()
+    return q
+
+
+def class_means(features: Features, labels: Labels, n_classes: int) -> Means:
+    """μ_c: the mean of each class's features, scaled to length 1."""
+    totals = torch.zeros(n_classes, features.shape[1], device=features.device).index_add_(0, labels, features)
+    return F.normalize(totals, dim=1)
+
+
+def nearness(features: Features, means: Means) -> Logits:
+    """h_c(x) = −‖φ(x)/‖φ(x)‖ − μ_c‖."""
+    return -torch.cdist(F.normalize(features, dim=1), means, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+class ICaRL(Learner):
+    """Trains on the new task and the exemplars together, the same way in TIL and CIL; answers by the nearest mean."""
+
+    title = "iCaRL"
+    paper = "iCaRL: Incremental Classifier and Representation Learning (Rebuffi et al., 2017)"
+    memory = "exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training"
+    stores_images = True
+    Config: ClassVar[type] = ICaRLConfig
+
+    def __init__(self, setting: Setting, config: Any = None) -> None:
+        super().__init__(setting, config)
+        self.memory_size = buffer_size(self.config.buffer, setting.scenario)
+        self.exemplars = Exemplars()
+        self.means: Means = torch.zeros(0, setting.network.body.n_features, device=setting.device)
+        self.teacher: Network | None = None  # the previous model
+
+    # ---- the course of a task
+
+    def begin_task(self, task: Task) -> None:
+        if self.blocks:
+            self.teacher = frozen_copy(self.network, len(self.blocks))
+        super().begin_task(task)
+
+    def stage(self, task: Task, index: int) -> Stage | None:
+        train = self.setting.train
+        decayed = dataclasses.replace(train, weight_decay=train.weight_decay or self.config.weight_decay)
+        return Stage("train", decayed) if index == 0 else None
+
+    def training_split(self, task: Task, stage: Stage) -> Split:
+        return Joined(task.train, self.exemplars.split()) if len(self.exemplars) else task.train
+
+    def end_task(self, task: Task) -> None:
+        """Choose exemplars, and place all means anew with the features as they are now."""
+        self.network.eval()
+        with torch.no_grad(), self.phase("memory"):
+            self._choose_exemplars(task)
+            self.means = self._class_means()
+        self.teacher = None
+
+    def _choose_exemplars(self, task: Task) -> None:
+        """Shorten the old lists to make room, then herd the new classes."""
+        m = exemplars_per_class(self.memory_size, task.block.stop)
+        self.exemplars.shorten(m)
+        features, labels = self._features(task.train).cpu(), task.train.labels
+        of_class = [(labels == c).nonzero().flatten() for c in task.block]
+        for pixels, _ in task.train.batches([mine[herd(features[mine], m)] for mine in of_class]):
+            self.exemplars.add(pixels)
+        if len(self.exemplars) > self.memory_size:
+            asked = f"{self.memory_size} images for {task.block.stop} classes"
+            log.warning("a buffer of %s: one is kept of each, %d in all", asked, len(self.exemplars))
+
+    def _class_means(self) -> Means:
+        kept = self.exemplars.split()
+        features = self._features(kept)
+        trained_mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
+        if trained_mirrored if self.config.mirror is None else self.config.mirror:
+            features = features + self._features(kept, mirrored=True)
+        return class_means(features, kept.labels.to(features.device), len(self.exemplars.of_class))
+
+    def _features(self, split: Split, mirrored: bool = False) -> Features:
+        """Features of length 1, of images as they are."""
+        found = []
+        for pixels, _ in split.batches(torch.arange(len(split)).split(EVALUATION_BATCH)):
+            images = self.setting.preprocess(pixels, self.setting.device, None, self.setting.train.channels_last)
+            found.append(F.normalize(self.network.features(images.flip(3) if mirrored else images), dim=1))
+        return torch.cat(found)
+
+    # ---- one step
+
+    def task_logits(self, images: Images) -> Logits:
+        """Of all heads, in TIL too."""
+        logits: Logits = self.network(images)
+        return logits
+
+    def loss(self, batch: Batch) -> Tensor:
+        return self._sigmoid_loss(self.task_logits(batch.images), batch.images, batch.labels)
+
+    def _sigmoid_loss(self, logits: Logits, images: Images, labels: Labels) -> Tensor:
+        """−(1/(B·classes)) Σ [q log σ(z) + (1 − q) log(1 − σ(z))] over all classes seen."""
+        with torch.no_grad():
+            old_logits = self.teacher(images) if self.teacher is not None else None
+        return F.binary_cross_entropy_with_logits(logits.float(), targets(labels, logits.shape[1], old_logits))
+
+    def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
+        """The training loss on new images only; answers are those of the heads, since means come after training."""
+        logits = self.task_logits(images)
+        return self._sigmoid_loss(logits, images, labels), self.n_right(logits[:, self._offset() :], labels)
+
+    # ---- prediction
+
+    def logits(self, images: Images, block: range | None) -> Logits:
+        """Nearness to the mean of every class learned, or of those of ``block``."""
+        if block is not None and block.stop > len(self.means):
+            return super().logits(images, block)
+        scores = nearness(self.network.features(images), self.means)
+        return scores if block is None else scores[:, block.start : block.stop]
+
+    # ---- what is kept
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {
+            "exemplars": self.exemplars.state_dict(),
+            "means": self.means,
+            "teacher": dict(self.teacher.state_dict()) if self.teacher is not None else None,
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.exemplars.load_state_dict(state["exemplars"])
+        self.means = state["means"].to(self.setting.device)
+        self.teacher = None
+        if state["teacher"] is not None:
+            self.teacher = frozen_copy(self.network, len(self.blocks) - 1)
+            self.teacher.load_state_dict(state["teacher"])

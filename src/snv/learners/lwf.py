@@ -1,0 +1,128 @@
+"""Learning without Forgetting (Li and Hoiem, 2016)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from snv.data.task import Task
+from snv.errors import UserError
+from snv.files import State
+from snv.learners.base import Learner, Setting
+from snv.networks.head import Network, frozen_copy
+from snv.shapes import Images, Labels, Logits
+from snv.training.stage import Batch, Stage
+
+
+@dataclass(frozen=True)
+class LwFConfig:
+    """How strongly old answers are kept; the paper's weight decay of 5e-5 is ``train.weight_decay``."""
+
+    strength: float = 0.5  # α: the paper's
+    temperature: float = 2.0  # τ: the paper's, and the original's
+    ce_scope: Literal["new", "seen"] = "new"  # CIL: "seen" also pushes old logits down, against the distillation
+    head_epochs: int = 0  # of the new head alone before all is trained; the original warms up, the paper does not
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.strength < float("inf"):
+            raise UserError(f"learner.strength is not negative; got {self.strength}. Try 0.5, or 0 for plain training.")
+        if not 0 < self.temperature < float("inf"):
+            raise UserError(f"learner.temperature is a positive number; got {self.temperature}. Try 2.")
+        if self.head_epochs < 0:
+            raise UserError(f"learner.head_epochs counts epochs, so it is not negative; got {self.head_epochs}.")
+
+
+def distillation(student: Logits, teacher: Logits, temperature: float) -> Tensor:
+    """KD_τ = τ² · mean_i [−Σ_c softmax(a_i/τ)_c log softmax(b_i/τ)_c] of teacher's a and student's b."""
+    return temperature**2 * F.cross_entropy(student.float() / temperature, (teacher.float() / temperature).softmax(1))
+
+
+class LwF(Learner):
+    """CE on the new classes + α KD_τ on the old: the network as it was before the task is the teacher.
+
+    In CIL old classes share one softmax; in TIL each old head has its own, and the terms add up.
+    """
+
+    title = "LwF (learning without forgetting)"
+    paper = "Li and Hoiem, 2016"
+    memory = "one copy of the network"
+    Config: ClassVar[type] = LwFConfig
+
+    def __init__(self, setting: Setting, config: Any = None) -> None:
+        super().__init__(setting, config)
+        self.teacher: Network | None = None
+
+    # ---- the course of a task
+
+    def stage(self, task: Task, index: int) -> Stage | None:
+        """Training, after a warm-up of the new head if one is asked for and there are old heads."""
+        stages = [Stage("train", self.setting.train)]
+        if self.config.head_epochs > 0 and self.teacher is not None:
+            settings = dataclasses.replace(self.setting.train, epochs=self.config.head_epochs)
+            stages.insert(0, Stage("head", settings))
+        return stages[index] if index < len(stages) else None
+
+    def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
+        return self.network.heads[-1].parameters() if stage.name == "head" else super().parameters(stage)
+
+    def set_training(self, training: bool, stage: Stage) -> None:
+        super().set_training(training and stage.name != "head", stage)
+
+    def end_task(self, task: Task) -> None:
+        """The network as it is now is the next task's teacher."""
+        self.teacher = frozen_copy(self.network)
+
+    # ---- one step
+
+    def loss(self, batch: Batch) -> Tensor:
+        if batch.stage.name == "head":
+            return self.task_losses(self.logits_of_still_body(batch.images), batch.labels).mean()
+        if self.teacher is None or self.config.strength == 0:
+            return super().loss(batch)
+        with torch.no_grad():
+            old = self.teacher(batch.images)
+        logits: Logits = self.network(batch.images)
+        n_old = old.shape[1]
+        own = logits[:, n_old:] if self.setting.scenario == "til" else logits
+        loss = self.task_losses(own, batch.labels).mean()
+        strength: float = self.config.strength
+        return loss + strength * self.forgotten(logits[:, :n_old], old)
+
+    def forgotten(self, logits: Logits, old: Logits) -> Tensor:
+        """KD over all old classes (CIL), or its sum over the old heads (TIL)."""
+        sizes = [len(b) for b in self.blocks[:-1]] if self.setting.scenario == "til" else [old.shape[1]]
+        pairs = zip(logits.split(sizes, dim=1), old.split(sizes, dim=1), strict=True)
+        return torch.stack([distillation(b, a, self.config.temperature) for b, a in pairs]).sum()
+
+    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
+        if self.setting.scenario == "til" or self.config.ce_scope == "seen":
+            return super().task_losses(logits, labels)
+        block = self.blocks[-1]
+        inside = logits[:, block.start : block.stop].float()
+        return F.cross_entropy(inside, labels - block.start, reduction="none")
+
+    def logits_of_still_body(self, images: Images) -> Logits:
+        """What `task_logits` gives, without gradients in the body."""
+        with torch.no_grad():
+            features = self.network.features(images)
+        return self.network.classify(features, len(self.blocks) - 1 if self.setting.scenario == "til" else None)
+
+    # ---- what is kept
+
+    def state_dict(self) -> State:
+        teacher = dict(self.teacher.state_dict()) if self.teacher is not None else None
+        return super().state_dict() | {"teacher": teacher}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.teacher = None
+        if state["teacher"] is not None:
+            n_heads = sum(name.startswith("heads.") and name.endswith(".weight") for name in state["teacher"])
+            self.teacher = frozen_copy(self.network, n_heads)
+            self.teacher.load_state_dict(state["teacher"])

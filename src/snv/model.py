@@ -1,0 +1,611 @@
+"""A classifier for people: learns one folder of pictures after another, keeps every old answer, and can prove it.
+
+model = snv.Model.create("pets.snv")
+model.learn("pictures/birds")
+model.predict(["a.jpg"])
+model.verify()
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from snv.compact import Compact, compact
+from snv.data.augment import Preprocess
+from snv.data.pictures import Pictures, Progress, as_pixels, as_task, picture_files, read_dataset, read_folder, tried
+from snv.data.task import InMemory, Task
+from snv.errors import UserError, unknown
+from snv.files import State, cloned
+from snv.learners.base import Setting
+from snv.learners.snv import SNV, SNVConfig
+from snv.metrics.calibration import calibration_error, temperature
+from snv.networks import build_network
+from snv.networks.head import Network
+from snv.planner import Plan, plan, tasks_that_fit
+from snv.shapes import Images, Logits, Pixels
+from snv.store import Store
+from snv.subnetwork import Certificate
+from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
+from snv.training.settings import TrainSettings
+
+TOLERANCE = 1e-4
+"""How far logits may lie apart between machines that add in another order."""
+PASSES = 60_000
+"""Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """What is known of a task; its pictures are gone."""
+
+    name: str
+    uid: int  # never given again, also after the task is forgotten
+    classes: tuple[str, ...]
+    pictures: int
+    accuracy: float  # percent of held-out pictures answered right, the task known
+    temperature: float  # of its own head
+    open_temperature: float  # of all classes together
+    calibration_error: float  # of the probabilities of held-out pictures, the task known
+    seconds: float
+    certificate: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What `learn` has to say."""
+
+    task: TaskInfo
+    new_neurons: int
+    neurons: int  # of the task's subnetwork
+    used: int
+    n_neurons: int
+    verified: tuple[str, ...]  # the earlier tasks, checked and unchanged
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one picture: the best classes first, with probabilities."""
+
+    source: str
+    best: tuple[tuple[str, str, float], ...] = ()  # (task, class, probability)
+    error: str | None = None
+
+    @property
+    def label(self) -> str | None:
+        return self.best[0][1] if self.best else None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a task is what it was when it was frozen."""
+
+    task: str
+    unchanged: bool
+    told: str
+
+
+class Model:
+    """Tasks learned one after the other in one network; on disk if it has a path, else in memory."""
+
+    def __init__(self, learner: SNV, spec: Mapping[str, Any], tasks: Sequence[TaskInfo] = (), uid: int = 0) -> None:
+        """Use `create` or `open`."""
+        self.learner, self.spec = learner, dict(spec)
+        self.tasks: list[TaskInfo] = list(tasks)
+        self.path: Path | None = None
+        self._next_uid = uid
+        self._probes: dict[int, Tensor] = {}  # by uid: logits on the probe images when the task was frozen
+
+    # ---- made, opened, saved
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path | None = None,
+        *,
+        network: str | nn.Module = "resnet18",
+        size: int = 64,
+        channels: int = 3,
+        width: int | None = None,
+        capacity: float = 0.2,
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> Model:
+        """A model without tasks.
+
+        ``network`` is a name, or your own module that turns images (b, c, size, size) into features (b, f): its weights
+        are the start, and it must be given again to `open`. ``capacity`` is the share of neurons a task may take.
+        """
+        if path is not None and Store(Path(path)).exists():
+            raise UserError(f"{path} holds a model already. Open it, or choose another name.")
+        own = isinstance(network, nn.Module)
+        spec = {
+            "network": "custom" if own else network,
+            "width": width or (20 if network == "resnet18" else None),
+            "stem": "7x7/2" if network == "resnet18" and size >= 48 else None,
+            "shape": [channels, size, size],
+            "capacity": capacity,
+            "seed": seed,
+        }
+        model = cls(_learner(spec, network if isinstance(network, nn.Module) else None, device), spec)
+        model.path = Path(path) if path is not None else None
+        return model
+
+    @classmethod
+    def open(cls, path: str | Path, *, network: nn.Module | None = None, device: str = "cpu") -> Model:
+        """A model from its directory, every byte of it checked."""
+        stored = Store(Path(path)).read()
+        content = stored.content
+        if content["spec"]["network"] == "custom" and network is None:
+            raise UserError(f"{path} was made with a network of your own; give it again: Model.open(path, network=…).")
+        tasks = [TaskInfo(**task | {"classes": tuple(task["classes"])}) for task in content["tasks"]]
+        model = cls(_learner(content["spec"], network, device), content["spec"], tasks, content["next_uid"])
+        model.path = Path(path)
+        model._load(stored.states)
+        return model
+
+    def save(self, path: str | Path | None = None) -> None:
+        """Write the model: old or new after a crash, never half."""
+        target = Path(path) if path is not None else self.path
+        if target is None:
+            raise UserError("This model has no directory yet. Give one: model.save('pets.snv').")
+        store = Store(target)
+        with nullcontext() if self._holds(target) else store.writing():
+            (self._store if self._holds(target) else store).write(self._content(), self._states())
+        self.path = target
+
+    def _content(self) -> dict[str, Any]:
+        tasks = [dataclasses.asdict(task) for task in self.tasks]
+        return {"spec": self.spec, "tasks": tasks, "next_uid": self._next_uid}
+
+    def _states(self) -> dict[str, State]:
+        """The network once, and what each task adds to it."""
+        state = self.learner.state_dict()
+        heads = {name: x for name, x in state["network"].items() if name.startswith("heads.")}
+        body = {name: x for name, x in state["network"].items() if not name.startswith("heads.")}
+        states: dict[str, State] = {"network": {"body": body, "frozen": state["frozen"]}}
+        for t, task in enumerate(self.tasks):
+            states[f"task {task.uid} {task.name}"] = {
+                "head": {name.split(".", 2)[2]: x for name, x in heads.items() if name.startswith(f"heads.{t}.")},
+                "subnetwork": state["subnetworks"][t],
+                "values": state["values"][t].float(),
+                "statistics": state["statistics"][t],
+                "probe": self._probes[task.uid],
+            }
+        return states
+
+    def _load(self, states: dict[str, State]) -> None:
+        blank, tasks = self.learner.state_dict(), [states[f"task {task.uid} {task.name}"] for task in self.tasks]
+        stops = [sum(len(task.classes) for task in self.tasks[: t + 1]) for t in range(len(self.tasks))]
+        heads = {f"heads.{t}.{name}": x for t, kept in enumerate(tasks) for name, x in kept["head"].items()}
+        self.learner.load_state_dict(
+            blank
+            | {
+                "blocks": [[stop - len(task.classes), stop] for stop, task in zip(stops, self.tasks, strict=True)],
+                "network": states["network"]["body"] | heads,
+                "frozen": states["network"]["frozen"],
+                "subnetworks": [kept["subnetwork"] for kept in tasks],
+                "values": [kept["values"].double() for kept in tasks],
+                "statistics": [kept["statistics"] for kept in tasks],
+                "certificates": [task.certificate for task in self.tasks],
+            }
+        )
+        self._probes = {task.uid: kept["probe"] for task, kept in zip(self.tasks, tasks, strict=True)}
+        self.learner.network.eval()
+
+    # ---- one writer at a time
+
+    _store: Store
+
+    def _holds(self, path: Path) -> bool:
+        return getattr(self, "_held", None) == path
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """The directory is ours for as long as this lasts; on any failure the model in memory is as it was."""
+        if self.path is None:
+            yield
+            return
+        self._store = Store(self.path)
+        with self._store.writing():
+            self._held = self.path
+            try:
+                yield
+            finally:
+                del self._held
+
+    # ---- learning
+
+    def learn(
+        self,
+        data: Any,
+        name: str | None = None,
+        *,
+        epochs: int | None = None,
+        replace: bool = False,
+        repeat_classes: bool = False,
+        progress: Progress = lambda *_: None,
+    ) -> Learned:
+        """The next task: a folder with one sub-folder per class, (images, labels), or a dataset of (image, label).
+
+        The task gets its own subnetwork; every earlier task is verified afterwards, and only then the model is saved.
+        ``replace`` forgets a task of the same name first; ``repeat_classes`` allows a class that another task has.
+        """
+        shape = self.learner.setting.preprocess.shape
+        folder = isinstance(data, (str, Path))
+        name = name or (Path(data).expanduser().resolve().name if folder else f"task{self._next_uid + 1}")
+        with self._writing(), self._undone_on_failure():
+            self._check_name(name, replace)
+            if folder and shape[0] != 3:
+                raise UserError(
+                    f"This model takes images with {shape[0]} channel, but pictures of a folder are in colour."
+                )
+            pictures = read_folder(Path(data), shape[1], progress) if folder else read_dataset(data, shape)
+            if replace and name in self._names():
+                self._forget(name)
+            self._check_classes(pictures, repeat_classes)
+            learned = self._learn(pictures, name, epochs, progress)
+            if self.path is not None:
+                self.save()
+        return learned
+
+    def _learn(self, pictures: Pictures, name: str, epochs: int | None, progress: Progress) -> Learned:
+        start = time.perf_counter()
+        learner, uid = self.learner, self._next_uid
+        first = learner.blocks[-1].stop if learner.blocks else 0
+        task = as_task(pictures, uid, first, self.spec["seed"])
+        test = task.test
+        assert isinstance(test, InMemory)
+        shown = epochs or max(8, min(40, PASSES // len(task.train)))
+        train = TrainSettings(epochs=shown, patience=max(3, shown // 4), precision="fp32")
+        learner.setting = dataclasses.replace(learner.setting, train=train)
+        before = int(learner.frozen.sum())
+        self._run(task.without_test(), progress)
+        self._next_uid += 1
+        learner.network.eval()
+        info = self._judged(name, uid, task, test, len(pictures.labels), start)
+        self.tasks.append(info)
+        self._probes[uid] = learner.probe_logits(len(self.tasks) - 1)
+        task.close()
+        used = int(learner.frozen.sum())
+        mine = int(learner.subnetworks[-1].mask.sum())
+        earlier = tuple(t.name for t in self.tasks[:-1])
+        return Learned(info, used - before, mine, used, learner.neurons.n, earlier)
+
+    def _run(self, task: Task, progress: Progress) -> None:
+        """All stages of the task; the learner verifies every earlier task when it freezes this one."""
+        learner = self.learner
+
+        def tell(training: Training) -> None:
+            at, n = training.progress, len(training.train)
+            name = {"dense": "learning", "consolidate": "consolidating"}[training.stage.name]
+            progress(name, at.epoch * n + at.images, training.settings.epochs * n)
+
+        around = Surroundings(self.spec["seed"], learner.setting.device, learner.setting.preprocess, on_step=tell)
+        with torch.random.fork_rng(devices=[]):
+            learner.begin_task(task)
+            index = 0
+            while (stage := learner.stage(task, index)) is not None:
+                learner.begin_stage(task, stage)
+                Training(learner, task, stage, around).run()
+                learner.end_stage(task, stage)
+                index += 1
+            learner.end_task(task)
+
+    def _judged(self, name: str, uid: int, task: Task, test: InMemory, n: int, start: float) -> TaskInfo:
+        """Temperatures from validation pictures, accuracy and calibration from held-out ones."""
+        assert isinstance(task.val, InMemory)
+        block = task.block
+        own = temperature(self._logits(task.val.pixels, block), task.val.labels - block.start)
+        every = temperature(self._logits(task.val.pixels, None), task.val.labels)
+        held_out = self._logits(test.pixels, block)
+        labels = test.labels - block.start
+        own, every = max(1.0, own) if len(task.val) < 50 else own, max(1.0, every) if len(task.val) < 50 else every
+        return TaskInfo(
+            name=name,
+            uid=uid,
+            classes=task.names,
+            pictures=n,
+            accuracy=100 * float((held_out.argmax(1) == labels).double().mean()),
+            temperature=own,
+            open_temperature=every,
+            calibration_error=calibration_error((held_out / own).softmax(1), labels),
+            seconds=time.perf_counter() - start,
+            certificate=dataclasses.asdict(self.learner.certificates[-1]),
+        )
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Whatever goes wrong, the model in memory is what it was."""
+        kept = cloned(self.learner.state_dict()), list(self.tasks), self._next_uid, dict(self._probes)
+        setting = self.learner.setting
+        try:
+            yield
+        except BaseException:
+            state, self.tasks, self._next_uid, self._probes = kept
+            self.learner.setting = setting
+            while len(self.learner.network.heads) > len(state["blocks"]):
+                del self.learner.network.heads[-1]
+            self.learner.load_state_dict(state)
+            self.learner.network.eval()
+            raise
+
+    def _check_name(self, name: str, replace: bool) -> None:
+        if not name or not name.isprintable() or "/" in name or name.strip() != name:
+            raise UserError(
+                f"{name!r} cannot be the name of a task: use letters, digits, spaces and signs, but no slash."
+            )
+        if name in self._names() and not replace:
+            raise UserError(
+                f"There is a task {name!r} already, with the classes {', '.join(self.task(name).classes)}. Give the "
+                "new one another name (--task), or replace the old one (--replace): it is then forgotten."
+            )
+
+    def _check_classes(self, pictures: Pictures, repeat_classes: bool) -> None:
+        known = {c: task.name for task in self.tasks for c in task.classes}
+        again = [c for c in pictures.classes if c in known]
+        if again and not repeat_classes:
+            raise UserError(
+                f"The class {again[0]!r} is known from the task {known[again[0]]!r}. Rename the folder, forget that "
+                "task, or let both stand side by side (--repeat-classes)."
+            )
+
+    # ---- answers
+
+    def predict(
+        self, data: Any, task: str | None = None, top: int = 1, progress: Progress = lambda *_: None
+    ) -> list[Prediction]:
+        """Answers to picture files or folders, or to images in memory; ``task`` if it is known."""
+        return list(self.stream(data, task, top, progress))
+
+    def stream(
+        self, data: Any, task: str | None = None, top: int = 1, progress: Progress = lambda *_: None
+    ) -> Iterator[Prediction]:
+        """The same one by one, in batches of constant memory, however many there are."""
+        if not self.tasks:
+            raise UserError("This model has learned nothing yet, so it has no answers. Let it learn a folder first.")
+        if task is not None:
+            self.task(task)
+        if top < 1:
+            raise UserError(f"top is the number of answers to each picture, at least 1; got {top}.")
+        source, done = self._sources(data), 0
+        while some := list(islice(source, BATCH)):
+            yield from self._answers(some, task, top)
+            done += len(some)
+            progress("predicting", done, done)
+
+    def _sources(self, data: Any) -> Iterator[tuple[str, Tensor | UserError]]:
+        shape = self.learner.setting.preprocess.shape
+        if isinstance(data, (str, Path)):
+            data = [data]
+        if not isinstance(data, Iterable):
+            raise UserError(f"Give picture files, folders, or images; got {type(data).__name__}.")
+        for i, item in enumerate(data):
+            if isinstance(item, (str, Path)):
+                for file, found in tried(picture_files([Path(item)]), shape[1]):
+                    if isinstance(found, Tensor) and shape[0] == 1:
+                        found = found.float().mean(0, keepdim=True).to(torch.uint8)
+                    yield str(file), found
+            else:
+                yield str(i), as_pixels(item, shape, f"Image {i}")
+
+    def _answers(self, some: list[tuple[str, Tensor | UserError]], task: str | None, top: int) -> Iterator[Prediction]:
+        good = [found for _, found in some if isinstance(found, Tensor)]
+        probabilities = iter(self.probabilities(torch.stack(good), task) if good else ())
+        names = [(t.name, c) for t in self.tasks if task in (None, t.name) for c in t.classes]
+        for source, found in some:
+            if isinstance(found, UserError):
+                yield Prediction(source, error=str(found))
+                continue
+            p, which = next(probabilities).topk(min(top, len(names)))
+            best = tuple((*names[i], x) for i, x in zip(which.tolist(), p.tolist(), strict=True))
+            yield Prediction(source, best)
+
+    def probabilities(self, pixels: Pixels, task: str | None = None) -> Tensor:
+        """Calibrated probabilities of the task's classes, or of all."""
+        if task is not None:
+            t = self._names().index(self.task(task).name)
+            return (self._logits(pixels, self.learner.blocks[t]) / self.tasks[t].temperature).softmax(1)
+        mean = float(torch.tensor([info.open_temperature for info in self.tasks]).log().mean().exp())
+        return (self._logits(pixels, None) / mean).softmax(1)
+
+    @torch.inference_mode()
+    def _logits(self, pixels: Pixels, block: range | None) -> Logits:
+        setting = self.learner.setting
+        found = []
+        for part in pixels.split(EVALUATION_BATCH):
+            images: Images = setting.preprocess(part, setting.device, None, True)
+            found.append(self.learner.logits(images, block).cpu())
+        return torch.cat(found)
+
+    # ---- proof
+
+    def verify(self) -> list[Verdict]:
+        """Each task recomputed: its tensors against their hash, its answers to the probe images bit for bit."""
+        return [self._verdict(t, task) for t, task in enumerate(self.tasks)]
+
+    def _verdict(self, t: int, task: TaskInfo) -> Verdict:
+        issued = Certificate(**task.certificate)
+        with _threads(issued.threads):
+            now = self.learner.certify(t, issued.seed)
+            logits = self.learner.probe_logits(t).cpu()
+        apart = float((logits - self._probes[task.uid].cpu()).abs().max())
+        if now.tensors != issued.tensors:
+            return Verdict(task.name, False, "its weights changed")
+        if now.logits == issued.logits:
+            return Verdict(task.name, True, "weights and answers are bit-identical")
+        if apart <= TOLERANCE:
+            told = f"weights are bit-identical, answers agree to {apart:.1e} (another machine adds in another order)"
+            return Verdict(task.name, True, told)
+        return Verdict(task.name, False, f"its answers moved by {apart:.1e}")
+
+    def forget(self, name: str) -> int:
+        """Remove a task and free the neurons that only it used; returns how many. The others are verified first."""
+        with self._writing(), self._undone_on_failure():
+            freed = self._forget(name)
+            wrong = [verdict for verdict in self.verify() if not verdict.unchanged]
+            if wrong:
+                raise RuntimeError(f"Forgetting {name!r} would change {wrong[0].task!r} ({wrong[0].told}); undone.")
+            if self.path is not None:
+                self.save()
+        return freed
+
+    def _forget(self, name: str) -> int:
+        t = self._names().index(self.task(name).name)
+        before = int(self.learner.frozen.sum())
+        self.learner.forget(t)
+        del self._probes[self.tasks[t].uid]
+        del self.tasks[t]
+        return before - int(self.learner.frozen.sum())
+
+    def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
+        """The course of the next tasks, and how many get all the neurons they ask for, at the overlap seen so far."""
+        n, used = self.learner.neurons.n, int(self.learner.frozen.sum())
+        share = capacity or self.spec["capacity"]
+        return plan(n, share, tasks, 0.0, used), tasks_that_fit(n, share, 0.0, used)
+
+    def audit(self) -> list[tuple[str, str, tuple[int, ...], int, str]]:
+        """Every tensor of the model: file, name, shape, bytes and what it is. No picture is among them."""
+        rows = []
+        for state, kept in self._states().items():
+            for name, x in _tensors(kept):
+                rows.append((state, name, tuple(x.shape), x.numel() * x.element_size(), _role(name)))
+        return rows
+
+    def compact(self, name: str) -> Compact:
+        """The task's subnetwork as a small module of its own: standardised images in, logits of the task out."""
+        return self.learner.specialist(self._names().index(self.task(name).name))
+
+    def deployable(self, name: str) -> nn.Module:
+        """The same for pictures as RGB in [0, 1], (b, c, size, size): what `export` writes."""
+        preprocess = self.learner.setting.preprocess
+        return Standardised(self.compact(name), preprocess.mean, preprocess.std).eval()
+
+    def task(self, name: str) -> TaskInfo:
+        """What is known of the task of that name."""
+        if name not in self._names():
+            raise (
+                unknown("task", name, self._names())
+                if self.tasks
+                else UserError(f"This model has no tasks yet, so there is no {name!r}.")
+            )
+        return self.tasks[self._names().index(name)]
+
+    def _names(self) -> list[str]:
+        return [task.name for task in self.tasks]
+
+
+class Standardised(nn.Module):
+    """Pixels in [0, 1] are standardised, then classified."""
+
+    def __init__(self, inner: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.inner((images - self.mean) / self.std)
+        return logits
+
+
+def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV:
+    """The untrained learner of a model."""
+    channels, size, _ = spec["shape"]
+    shape = (channels, size, size)
+    if own is None:
+        network = build_network(spec["network"], shape, spec["seed"], width=spec["width"], stem=spec["stem"])
+    else:
+        network = Network(_with_features(own, shape), spec["seed"])
+    network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    half = (0.5,) * channels
+    preprocess = Preprocess(half, half, shape, "crop-flip" if channels == 3 else "none")
+    train = TrainSettings(precision="fp32")
+    setting = Setting(network, "cil", train, preprocess, torch.device(device), spec["seed"], n_tasks=1)
+    learner = SNV(setting, SNVConfig(capacity=spec["capacity"]))
+    learner.network.eval()
+    if own is not None:
+        _require_cuttable(learner)
+    return learner
+
+
+def _with_features(own: nn.Module, shape: tuple[int, int, int]) -> Any:
+    """The user's module, its number of features found out by trying it."""
+    own.eval()
+    try:
+        with torch.no_grad():
+            features = own(torch.zeros(2, *shape))
+    except Exception as error:
+        raise UserError(f"Your network cannot read images of shape {shape}: {error}. Set size and channels.") from None
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise UserError(f"Your network should give features (b, f) for images; it gives {found}. Remove or add layers.")
+    own.n_features = features.shape[1]  # type: ignore[assignment]
+    return own
+
+
+def _require_cuttable(learner: SNV) -> None:
+    """Find out now whether subnetworks can be cut out of a user's module."""
+    head = nn.Linear(learner.body.n_features, 2)
+    everything = torch.ones(learner.neurons.n, dtype=torch.bool)
+    responses = sum(layer.n * layer.width for layer in learner.neurons.layers)
+    compact(learner.body, head, learner.neurons, everything, torch.zeros(responses), learner.setting.preprocess.shape)
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _tensors(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """All tensors of a state, with their place in it."""
+    if isinstance(state, Tensor):
+        yield name, state
+    elif isinstance(state, dict):
+        for key, value in state.items():
+            yield from _tensors(value, f"{name}.{key}" if name else key)
+    elif isinstance(state, list):
+        for i, value in enumerate(state):
+            yield from _tensors(value, f"{name}[{i}]")
+
+
+ROLES: tuple[tuple[str, str], ...] = (
+    ("body", "weights of the shared network"),
+    ("frozen", "which neurons are frozen"),
+    ("head", "weights of the task's head"),
+    ("subnetwork.mask", "which neurons the task uses"),
+    ("subnetwork.means", "constants for the neurons it does not use"),
+    ("subnetwork.norm", "the task's norm layers"),
+    ("values", "Shapley value of every neuron for the task"),
+    ("statistics.energy", "mean and deviation of its energy"),
+    ("statistics.rotation", "mean and deviation of its rotation score"),
+    ("statistics.means", "mean features of its classes in a subnetwork"),
+    ("statistics.covariance", "covariance of features within its classes"),
+    ("probe", "its answers to made-up probe images"),
+)
+
+
+@functools.cache
+def _role(name: str) -> str:
+    return next(role for start, role in ROLES if name.startswith(start))
+
+
+__all__ = ["Learned", "Model", "Prediction", "TaskInfo", "Verdict"]

@@ -1,0 +1,222 @@
+"""DER++: its loss against a plain one, its memory through training, and what it is without its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from test_learner_contract import assert_same
+from toy import around, learn, make, toy_stream
+
+from snv.errors import UserError
+from snv.files import cloned
+from snv.learners.der import DERConfig, label_loss, logit_loss, stored_columns
+from snv.protocol.evaluate import accuracy
+from snv.training.loop import Surroundings, Training, make_optimizer
+from snv.training.stage import Batch
+
+BLOCKS = [range(2), range(2, 4), range(4, 7)]
+
+
+def started(scenario, t=1, **config):
+    """A learner that knows t tasks and has begun the next, and a first batch of it."""
+    stream = toy_stream()
+    learner = make("der++", scenario, stream, **config)
+    for s in range(t):
+        learn(learner, stream, s)
+    task = stream.task(t).without_test()
+    learner.begin_task(task)
+    training = Training(learner, task, learner.stage(task, 0), around(learner))
+    learner.network.train()
+    return learner, next(training._batches())
+
+
+@torch.no_grad()
+def plain_loss(learner, batch: Batch, til: bool) -> float:
+    """Image by image, entry by entry, with a softmax by hand."""
+    alpha, beta = learner.config.logit_weight, learner.config.label_weight
+    n = learner.config.replay or 12  # three quarters of a batch
+    preprocess, network = learner.setting.preprocess, learner.network
+
+    def block_of(label):
+        return next(block for block in learner.blocks if label in block)
+
+    def cross_entropy(image, label):
+        z = network(image[None])[0].tolist()
+        among = block_of(label) if til else range(len(z))
+        return math.log(sum(math.exp(z[c]) for c in among)) - z[label]
+
+    dark = learner.buffer.draw(n, batch.rng("logit replay"))
+    known = learner.buffer.draw(n, batch.rng("label replay"))
+    new = [cross_entropy(x, int(y)) for x, y in zip(batch.images, batch.labels, strict=True)]
+    known_images = preprocess(known["pixels"], "cpu")
+    old = [cross_entropy(x, int(y)) for x, y in zip(known_images, known["labels"], strict=True)]
+    gaps = []
+    for x, y, stored in zip(preprocess(dark["pixels"], "cpu"), dark["labels"], dark["logits"], strict=True):
+        z, block = network(x[None])[0].tolist(), block_of(int(y))
+        gaps += [(z[c] - float(stored[c])) ** 2 for c in range(block.start if til else 0, block.stop)]
+    return sum(new) / len(new) + alpha * sum(gaps) / len(gaps) + beta * sum(old) / len(old)
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_the_loss_equals_the_plain_one(scenario):
+    learner, batch = started(scenario, t=2, logit_weight=0.7, label_weight=0.4)
+    loss = float(learner.loss(batch).detach())
+    assert loss == pytest.approx(plain_loss(learner, batch, scenario == "til"), abs=1e-5)
+
+
+def test_the_two_draws_are_independent_and_each_has_its_weight():
+    learner, batch = started("cil")
+    draws = [learner.buffer.draw(8, batch.rng(f"{what} replay"))["labels"] for what in ("logit", "label")]
+    assert not torch.equal(*draws)
+    losses = {}
+    for weights in ((0.2, 0.5), (0.2, 0.0), (0.0, 0.5)):
+        learner.config = DERConfig(*weights)
+        losses[weights] = float(learner.loss(batch).detach())
+        assert losses[weights] == pytest.approx(plain_loss(learner, batch, False), abs=1e-5)
+    assert losses[0.2, 0.0] != losses[0.0, 0.5]
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_with_both_weights_at_zero_it_is_SGD_bit_for_bit(scenario):
+    stream = toy_stream()
+    networks = []
+    for name, config in (("sgd", {}), ("der++", {"logit_weight": 0.0, "label_weight": 0.0})):
+        learner = make(name, scenario, stream, **config)
+        for t in range(2):
+            learn(learner, stream, t)
+        networks.append(dict(learner.network.state_dict()))
+    assert_same(*networks)
+
+
+def test_logits_stored_before_a_class_existed_say_nothing_about_it():
+    logits = torch.randn(3, 7, requires_grad=True)
+    labels = torch.tensor([0, 3, 6])
+    valid = stored_columns(labels, BLOCKS, "cil")
+    assert valid.sum(1).tolist() == [2, 4, 7]
+    logit_loss(logits, torch.zeros(3, 7), valid).backward()
+    assert torch.equal(logits.grad != 0, valid)
+    torch.testing.assert_close(logits.grad[valid], 2 * logits.detach()[valid] / 13)
+
+
+def test_in_TIL_an_image_answers_to_its_own_head_only():
+    labels = torch.tensor([1, 2, 5])
+    own = stored_columns(labels, BLOCKS, "til")
+    assert [row.nonzero().flatten().tolist() for row in own] == [[0, 1], [2, 3], [4, 5, 6]]
+    logits = torch.randn(3, 7, requires_grad=True)
+    label_loss(logits, labels, own).backward()
+    assert torch.equal(logits.grad != 0, own)
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_a_step_stores_the_images_as_they_came_with_the_logits_from_before_the_update(scenario):
+    learner, batch = started(scenario, t=0)
+    learner.network.train()
+    with torch.no_grad():
+        before = learner.network(batch.images)
+    learner.step(batch, make_optimizer(learner.network.parameters(), learner.setting.train))
+    kept = learner.buffer.state_dict()
+    assert kept["offered"] == len(batch.labels)
+    assert torch.equal(kept["columns"]["pixels"], batch.pixels)
+    assert torch.equal(kept["columns"]["labels"], batch.labels)
+    assert torch.equal(kept["columns"]["logits"], before)
+    with torch.no_grad():
+        assert not torch.equal(learner.network(batch.images), before)
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_logits_of_a_later_task_are_stored_at_their_own_columns(scenario):
+    learner, batch = started(scenario, t=1, buffer=1000)
+    n_before, seen = len(learner.buffer), learner.blocks[-1].stop
+    with torch.no_grad():
+        expected = learner.network(batch.images)
+    if scenario == "til":
+        expected[:, : learner.blocks[-1].start] = 0
+    learner.step(batch, make_optimizer(learner.network.parameters(), learner.setting.train))
+    logits = learner.buffer.state_dict()["columns"]["logits"]
+    assert logits.shape[1] == seen == 4
+    torch.testing.assert_close(logits[n_before:], expected)
+    assert torch.equal(logits[:n_before, 2:], torch.zeros(n_before, 2))
+
+
+def test_stored_logits_stay_until_they_are_overwritten():
+    learner, _ = started("cil", t=1, buffer=20)
+    stream = toy_stream()
+    before = cloned(learner.buffer.state_dict()["columns"])
+    task = stream.task(1).without_test()
+    Training(learner, task, learner.stage(task, 0), around(learner)).train_one_epoch()
+    after = learner.buffer.state_dict()["columns"]
+    old = after["labels"] < 2
+    assert 0 < int(old.sum()) < 20
+    assert torch.equal(after["logits"][old, :2], before["logits"][old])
+    assert torch.equal(after["pixels"][old], before["pixels"][old])
+
+
+def test_the_counter_counts_every_sample_of_every_epoch_and_goes_on_over_tasks():
+    stream = toy_stream()
+    learner = make("der++", "cil", stream, epochs=3, buffer=15)
+    learner.setting = dataclasses.replace(learner.setting, train=dataclasses.replace(learner.setting.train, patience=0))
+    for t in range(2):
+        learn(learner, stream, t)
+    assert learner.buffer.offered == 3 * sum(len(stream.task(t).train) for t in range(2))
+    assert len(learner.buffer) == 15
+
+
+def test_the_best_epoch_brings_its_own_memory_back():
+    stream = toy_stream()
+    learner = make("der++", "cil", stream, epochs=30)
+    task = stream.task(0).without_test()
+    learner.begin_task(task)
+    states, losses = [], []
+
+    def note(entry):
+        losses.append(entry["val_loss"])
+        states.append(cloned(learner.state_dict()))
+
+    stage = dataclasses.replace(
+        learner.stage(task, 0), settings=dataclasses.replace(learner.setting.train, lr=0.05, patience=3)
+    )
+    near = around(learner)
+    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_epoch=note)).run()
+    best = min(range(len(losses)), key=losses.__getitem__)
+    assert best < len(losses) - 1
+    assert_same(learner.state_dict(), states[best])
+
+
+def test_it_keeps_training_images_only():
+    stream = toy_stream()
+    learner = make("der++", "cil", stream)
+    learn(learner, stream, 0)
+    train = {image.numpy().tobytes() for image in stream.task(0).train.pixels}
+    kept = learner.buffer.state_dict()["columns"]["pixels"]
+    assert kept.dtype == torch.uint8
+    assert {image.numpy().tobytes() for image in kept} <= train
+
+
+def test_replay_is_augmented_afresh():
+    learner, batch = started("cil")
+    photographs = dataclasses.replace(learner.setting.preprocess, augmentation="crop-flip")
+    learner.setting = dataclasses.replace(learner.setting, preprocess=photographs)
+    pixels = learner.buffer.draw(8, batch.rng("logit replay"))["pixels"]
+    first, again = (learner._augmented(pixels, b) for b in (batch, dataclasses.replace(batch, seed=batch.seed + 1)))
+    assert not torch.equal(first, again)
+    assert not torch.equal(first, photographs(pixels, "cpu"))
+
+
+def test_it_remembers_in_CIL_what_SGD_forgets():
+    stream = toy_stream()
+    final = {}
+    for name in ("sgd", "der++"):
+        learner = make(name, "cil", stream, epochs=20)
+        for t in range(3):
+            learn(learner, stream, t)
+        final[name] = [accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(3)]
+    assert sum(final["der++"][:2]) > sum(final["sgd"][:2]) + 60
+
+
+def test_settings_that_make_no_sense_are_refused():
+    for wrong in ({"logit_weight": -1.0}, {"label_weight": math.nan}, {"buffer": 0}, {"replay": 0}):
+        with pytest.raises(UserError, match=f"learner.{next(iter(wrong))}.*got"):
+            DERConfig(**wrong)
