@@ -79,3 +79,27 @@ def test_a_method_that_cannot_do_a_scenario_says_which_it_can(monkeypatch):
     monkeypatch.setattr(SGD, "scenarios", ("til",))
     with pytest.raises(UserError, match=r"sgd cannot do CIL: it works only in TIL\. Use --scenario til"):
         load_config(None, ["method=sgd", "scenario=cil"])
+
+
+def test_a_file_can_be_based_on_another(tmp_path):
+    (tmp_path / "base.toml").write_text('method = "snv"\n[data]\nname = "digits"\ntasks = 4\n[train]\nepochs = 3\n')
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "own.toml").write_text('base = "../base.toml"\n[data]\ntasks = 2\n[learner]\ncapacity = 0.3\n')
+    config = load_config(tmp_path / "sub" / "own.toml", ["train.epochs=7"])
+    assert (config.method, config.data.name, config.data.tasks, config.train.epochs) == ("snv", "digits", 2, 7)
+    assert config.learner["capacity"] == 0.3
+
+
+def test_a_file_based_on_itself_or_on_nothing_is_refused(tmp_path):
+    (tmp_path / "a.toml").write_text('base = "b.toml"\n')
+    (tmp_path / "b.toml").write_text('base = "a.toml"\n')
+    with pytest.raises(UserError, match="based on itself"):
+        load_config(tmp_path / "a.toml")
+    (tmp_path / "c.toml").write_text('base = "missing.toml"\n')
+    with pytest.raises(UserError, match=r"no config file .*missing\.toml"):
+        load_config(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "configs").rglob("*.toml")), ids=lambda p: p.stem)
+def test_every_config_file_is_valid(path):
+    load_config(path)

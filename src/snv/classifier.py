@@ -50,10 +50,10 @@ class SNVClassifier:
         if len(images) != len(labels):
             raise UserError(f"There are {len(images)} images but {len(labels)} labels. Give one label per image.")
         model = getattr(self, "model_", None) or self._created(images)
-        known = getattr(self, "classes_", np.array([], dtype=labels.dtype)) if getattr(self, "model_", None) else []
+        known, new = self.classes_ if model.tasks else np.unique(labels)[:0], np.unique(labels)
         model.learn((images, labels), epochs=self.epochs)
         self.model_ = model
-        self.classes_ = np.array([*known, *np.unique(labels).tolist()], dtype=labels.dtype)
+        self.classes_ = np.concatenate([known, new])
         self.n_tasks_ = len(model.tasks)
         return self
 
@@ -68,6 +68,8 @@ class SNVClassifier:
         model = self._fitted()
         shape = model.learner.setting.preprocess.shape
         pixels = torch.stack([as_pixels(image, shape, f"Image {i}") for i, image in enumerate(self._images(X))])
+        if task is not None and not 0 <= task < len(model.tasks):
+            raise UserError(f"There are {len(model.tasks)} tasks, counted from 0; got {task}.")
         name = None if task is None else model.tasks[task].name
         return model.probabilities(pixels, name).numpy()
 

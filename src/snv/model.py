@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,18 @@ from torch import Tensor, nn
 
 from snv.compact import Compact, compact
 from snv.data.augment import Preprocess
-from snv.data.pictures import Pictures, Progress, as_pixels, as_task, picture_files, read_dataset, read_folder, tried
+from snv.data.pictures import (
+    Pictures,
+    Progress,
+    as_grey,
+    as_pixels,
+    as_task,
+    is_one_image,
+    picture_files,
+    read_dataset,
+    read_folder,
+    tried,
+)
 from snv.data.task import InMemory, Task
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
@@ -33,8 +44,9 @@ from snv.metrics.calibration import calibration_error, temperature
 from snv.networks import build_network
 from snv.networks.head import Network
 from snv.planner import Plan, plan, tasks_that_fit
+from snv.protocol.environment import resolve_device
 from snv.shapes import Images, Logits, Pixels
-from snv.store import Store
+from snv.store import MANIFEST, Store, Stored
 from snv.subnetwork import Certificate
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
 from snv.training.settings import TrainSettings
@@ -106,6 +118,8 @@ class Model:
         self.path: Path | None = None
         self._next_uid = uid
         self._probes: dict[int, Tensor] = {}  # by uid: logits on the probe images when the task was frozen
+        self._seen: bytes | None = None  # the manifest at ``path`` when it was last read or written
+        self._store: Store | None = None  # while it is held
 
     # ---- made, opened, saved
 
@@ -145,13 +159,26 @@ class Model:
     @classmethod
     def open(cls, path: str | Path, *, network: nn.Module | None = None, device: str = "cpu") -> Model:
         """A model from its directory, every byte of it checked."""
-        stored = Store(Path(path)).read()
+        seen, stored = _manifest(Path(path)), Store(Path(path)).read()
+        try:
+            model = cls._restored(stored, path, network, device)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            told = str(error).strip().splitlines()[0]
+            advice = "Restore it from a copy." if network is None else "Give the network it was made with."
+            raise UserError(f"{path} holds parts that do not fit together ({told}). {advice}") from None
+        model.path, model._seen = Path(path), seen
+        return model
+
+    @classmethod
+    def _restored(cls, stored: Stored, path: str | Path, network: nn.Module | None, device: str) -> Model:
         content = stored.content
-        if content["spec"]["network"] == "custom" and network is None:
+        own = content["spec"]["network"] == "custom"
+        if own and network is None:
             raise UserError(f"{path} was made with a network of your own; give it again: Model.open(path, network=…).")
+        if not own and network is not None:
+            raise UserError(f"{path} was made with the network {content['spec']['network']!r}. Open it without yours.")
         tasks = [TaskInfo(**task | {"classes": tuple(task["classes"])}) for task in content["tasks"]]
         model = cls(_learner(content["spec"], network, device), content["spec"], tasks, content["next_uid"])
-        model.path = Path(path)
         model._load(stored.states)
         return model
 
@@ -160,10 +187,17 @@ class Model:
         target = Path(path) if path is not None else self.path
         if target is None:
             raise UserError("This model has no directory yet. Give one: model.save('pets.snv').")
-        store = Store(target)
-        with nullcontext() if self._holds(target) else store.writing():
-            (self._store if self._holds(target) else store).write(self._content(), self._states())
+        if self._store is not None and self._store.path == target:
+            self._write(self._store)
+        else:
+            with self._writing(target) as store:
+                self._write(store)
         self.path = target
+
+    def _write(self, store: Store | None) -> None:
+        if store is not None:
+            store.write(self._content(), self._states())
+            self._seen = _manifest(store.path)
 
     def _content(self) -> dict[str, Any]:
         tasks = [dataclasses.asdict(task) for task in self.tasks]
@@ -206,24 +240,28 @@ class Model:
 
     # ---- one writer at a time
 
-    _store: Store
-
-    def _holds(self, path: Path) -> bool:
-        return getattr(self, "_held", None) == path
-
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """The directory is ours for as long as this lasts; on any failure the model in memory is as it was."""
-        if self.path is None:
-            yield
+    def _writing(self, path: Path | None) -> Iterator[Store | None]:
+        """The directory, if any, is ours for as long as this lasts, and holds what we last saw in it."""
+        if path is None:
+            yield None
             return
-        self._store = Store(self.path)
-        with self._store.writing():
-            self._held = self.path
+        store = Store(path)
+        with store.writing():
+            self._require_unchanged(path)
+            self._store = store
             try:
-                yield
+                yield store
             finally:
-                del self._held
+                self._store = None
+
+    def _require_unchanged(self, path: Path) -> None:
+        """Nobody's work is overwritten: neither another model, nor what another process has learned meanwhile."""
+        seen, found = self._seen if path == self.path else None, _manifest(path)
+        if found is not None and seen is None:
+            raise UserError(f"{path} holds a model already. Open it, or choose another name.")
+        if found is not None and found != seen:
+            raise UserError(f"{path} was changed by another process since it was opened. Open it again, then repeat.")
 
     # ---- learning
 
@@ -245,7 +283,7 @@ class Model:
         shape = self.learner.setting.preprocess.shape
         folder = isinstance(data, (str, Path))
         name = name or (Path(data).expanduser().resolve().name if folder else f"task{self._next_uid + 1}")
-        with self._writing(), self._undone_on_failure():
+        with self._writing(self.path) as store, self._undone_on_failure():
             self._check_name(name, replace)
             if folder and shape[0] != 3:
                 raise UserError(
@@ -256,8 +294,7 @@ class Model:
                 self._forget(name)
             self._check_classes(pictures, repeat_classes)
             learned = self._learn(pictures, name, epochs, progress)
-            if self.path is not None:
-                self.save()
+            self._write(store)
         return learned
 
     def _learn(self, pictures: Pictures, name: str, epochs: int | None, progress: Progress) -> Learned:
@@ -335,8 +372,7 @@ class Model:
         except BaseException:
             state, self.tasks, self._next_uid, self._probes = kept
             self.learner.setting = setting
-            while len(self.learner.network.heads) > len(state["blocks"]):
-                del self.learner.network.heads[-1]
+            self.learner.network.remove_heads()  # they may be others by now; each is made anew
             self.learner.load_state_dict(state)
             self.learner.network.eval()
             raise
@@ -387,7 +423,7 @@ class Model:
 
     def _sources(self, data: Any) -> Iterator[tuple[str, Tensor | UserError]]:
         shape = self.learner.setting.preprocess.shape
-        if isinstance(data, (str, Path)):
+        if isinstance(data, (str, Path)) or is_one_image(data, shape[0]):
             data = [data]
         if not isinstance(data, Iterable):
             raise UserError(f"Give picture files, folders, or images; got {type(data).__name__}.")
@@ -395,7 +431,7 @@ class Model:
             if isinstance(item, (str, Path)):
                 for file, found in tried(picture_files([Path(item)]), shape[1]):
                     if isinstance(found, Tensor) and shape[0] == 1:
-                        found = found.float().mean(0, keepdim=True).to(torch.uint8)
+                        found = as_grey(found)
                     yield str(file), found
             else:
                 yield str(i), as_pixels(item, shape, f"Image {i}")
@@ -452,13 +488,12 @@ class Model:
 
     def forget(self, name: str) -> int:
         """Remove a task and free the neurons that only it used; returns how many. The others are verified first."""
-        with self._writing(), self._undone_on_failure():
+        with self._writing(self.path) as store, self._undone_on_failure():
             freed = self._forget(name)
             wrong = [verdict for verdict in self.verify() if not verdict.unchanged]
             if wrong:
                 raise RuntimeError(f"Forgetting {name!r} would change {wrong[0].task!r} ({wrong[0].told}); undone.")
-            if self.path is not None:
-                self.save()
+            self._write(store)
         return freed
 
     def _forget(self, name: str) -> int:
@@ -470,9 +505,9 @@ class Model:
         return before - int(self.learner.frozen.sum())
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
-        """The course of the next tasks, and how many get all the neurons they ask for, at the overlap seen so far."""
+        """The course of the next tasks, and how many get all the new neurons they ask for."""
         n, used = self.learner.neurons.n, int(self.learner.frozen.sum())
-        share = capacity or self.spec["capacity"]
+        share = self.spec["capacity"] if capacity is None else capacity
         return plan(n, share, tasks, 0.0, used), tasks_that_fit(n, share, 0.0, used)
 
     def audit(self) -> list[tuple[str, str, tuple[int, ...], int, str]]:
@@ -525,21 +560,34 @@ class Standardised(nn.Module):
 def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV:
     """The untrained learner of a model."""
     channels, size, _ = spec["shape"]
-    shape = (channels, size, size)
+    if channels not in (1, 3):
+        raise UserError(f"Images have 1 channel (grey) or 3 (colour); got {channels}.")
+    shape, where = (channels, size, size), resolve_device(device)
     if own is None:
         network = build_network(spec["network"], shape, spec["seed"], width=spec["width"], stem=spec["stem"])
     else:
         network = Network(_with_features(own, shape), spec["seed"])
-    network = network.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     half = (0.5,) * channels
     preprocess = Preprocess(half, half, shape, "crop-flip" if channels == 3 else "none")
     train = TrainSettings(precision="fp32")
-    setting = Setting(network, "cil", train, preprocess, torch.device(device), spec["seed"], n_tasks=1)
-    learner = SNV(setting, SNVConfig(capacity=spec["capacity"]))
-    learner.network.eval()
-    if own is not None:
-        _require_cuttable(learner)
+    setting = Setting(network, "cil", train, preprocess, where, spec["seed"], n_tasks=1)
+    try:
+        learner = SNV(setting, SNVConfig(capacity=spec["capacity"]))
+        learner.network.eval()
+        if own is not None:
+            _require_cuttable(learner)
+    except (ValueError, TypeError, RuntimeError, KeyError) as error:  # of tracing someone's code
+        told = str(error).strip().splitlines()[0]
+        raise UserError(f"Subnetworks cannot be cut out of your network ({told}). Use plain layers in it.") from None
     return learner
+
+
+def _manifest(path: Path) -> bytes | None:
+    """The manifest of a directory as it is now, if there is one."""
+    with suppress(OSError):
+        return (path / MANIFEST).read_bytes()
+    return None
 
 
 def _with_features(own: nn.Module, shape: tuple[int, int, int]) -> Any:

@@ -268,3 +268,12 @@ def test_the_doctor_finds_this_machine_healthy(cli):
 def test_help_is_there_for_every_command(cli):
     for command in ([], ["run"], ["show"], ["list"], ["doctor"], ["demo"]):
         assert cli(*command, "--help").code == 0
+
+
+def test_a_method_that_drops_old_tasks_in_CIL_says_why(cli, tmp_path):
+    told = cli("run", "--method", "sgd", "--scenario", "cil", "--tasks", "3", "--epochs", "6", "--out", str(tmp_path))
+    assert "This is what the method does in CIL: no image of an old class is seen again" in told.out
+    told = cli(
+        "run", "--method", "sgd", "--scenario", "til", "--tasks", "3", "--epochs", "1", "--out", str(tmp_path / "t")
+    )
+    assert "This is what the method does" not in told.out

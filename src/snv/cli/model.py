@@ -1,4 +1,4 @@
-"""Four commands for people with a folder of pictures, and five more: learn, predict, status, verify, plan, …"""
+"""Four commands for people with a folder of pictures, and four more: learn, predict, status, verify, plan, …"""
 
 from __future__ import annotations
 
@@ -152,7 +152,10 @@ def verify(model: ModelPath, as_json: AsJson = False) -> None:
     from snv.model import Model
     from snv.store import Store
 
-    damage = Store(model).damage()
+    store = Store(model)
+    if not store.exists() and not any(model.glob("*.safetensors")):
+        store.read()  # says that this is no model; its files are none of our business
+    damage = store.damage()
     verdicts = [] if damage else Model.open(model).verify()
     fine = not damage and all(verdict.unchanged for verdict in verdicts)
     if as_json:
@@ -184,13 +187,13 @@ def plan(
 
     if (model is None) == (neurons is None):
         raise UserError("Give either --model or --neurons, so that there is something to plan for.")
-    n, used, share = neurons or 0, 0, capacity or 0.2
+    n, used, share = neurons or 0, 0, 0.2 if capacity is None else capacity
     if model is not None:
         from snv.model import Model
 
         opened = Model.open(model)
         n, used = opened.learner.neurons.n, int(opened.learner.frozen.sum())
-        share = capacity or opened.spec["capacity"]
+        share = opened.spec["capacity"] if capacity is None else capacity
     course, fit = planned(n, share, tasks, overlap, used), tasks_that_fit(n, share, overlap, used)
     if as_json:
         say_json({"neurons": n, "used": used, "fit": fit, "new": list(course.new), "full_after": course.full_after})
@@ -242,7 +245,10 @@ def export(
     module = opened.deployable(task)
     path = out or Path(f"{task}{suffix}")
     shape = opened.learner.setting.preprocess.shape
-    function(module, shape, path)
+    try:
+        function(module, shape, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}). Choose another place with --out.") from None
     images = torch.rand(100, *shape, generator=torch.Generator().manual_seed(0))
     apart = check_export(path, module, images)
     if apart > 1e-4:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from snv.errors import UserError
+
+if TYPE_CHECKING:
+    from snv.protocol.record import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +59,20 @@ def run(
         return
     say_matrix(record)
     say_metrics([record])
+    if told := why_it_forgot(record):
+        say(told)
     say(f"\nresults: {out}    again: snv show {out}")
+
+
+def why_it_forgot(record: Record) -> str | None:
+    """One line if old tasks fell to nothing in CIL and that is what the method does, not a mistake of the run."""
+    from snv.learners import LEARNERS
+
+    n, reason = record.tasks_done, LEARNERS[record.config["method"]].forgets
+    best = float(record.accuracy[n - 1, : n - 1].max()) if n > 1 else 100.0
+    if record.config["scenario"] != "cil" or not reason or best > 5:
+        return None
+    return f"Old tasks are at {best:.1f} % or less. This is what the method does in CIL: {reason}"
 
 
 def split_arguments(arguments: list[str]) -> tuple[Path | None, list[str]]:

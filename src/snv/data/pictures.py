@@ -50,6 +50,8 @@ class Pictures:
         counts = np.bincount(self.labels, minlength=len(self.classes))
         if len(self.classes) < 2:
             raise UserError(f"There is {len(self.classes)} class; telling classes apart needs at least 2.")
+        if len(set(self.classes)) < len(self.classes):
+            raise UserError(f"Two classes have the same name among {', '.join(self.classes)}. Rename one of them.")
         few = next((name for name, n in zip(self.classes, counts, strict=True) if n < FEWEST), None)
         if few is not None:
             n = int(counts[self.classes.index(few)])
@@ -75,23 +77,29 @@ def read_dataset(data: Any, size: tuple[int, int, int], names: Sequence[str] | N
     """(images, labels) arrays, or anything with (image, label) items; images of any size, uint8 or floats in [0, 1]."""
     if isinstance(data, tuple) and len(data) == 2:
         images, labels = data
-        pairs: Iterable[tuple[Any, Any]] = zip(images, labels, strict=True)
         if len(images) != len(labels):
             raise UserError(f"There are {len(images)} images but {len(labels)} labels. Give one label per image.")
+        pairs: Iterable[Any] = zip(images, labels, strict=True)
+    elif hasattr(data, "__len__") or isinstance(data, Iterable):
+        pairs = (data[i] for i in range(len(data))) if hasattr(data, "__len__") else data
     else:
-        pairs = (data[i] for i in range(len(data))) if hasattr(data, "__len__") else iter(data)
+        raise UserError(f"Give a folder, (images, labels) or a dataset of (image, label); got {type(data).__name__}.")
     pixels, given = [], []
-    for i, (image, label) in enumerate(pairs):
+    for i, pair in enumerate(pairs):
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise UserError(f"Item {i} is no pair (image, label), but {type(pair).__name__}. Give one label per image.")
+        image, label = pair
         pixels.append(as_pixels(image, size, f"Image {i}"))
         given.append(label.item() if hasattr(label, "item") else label)
     if not pixels:
         raise UserError("There is no image to learn from.")
     if names is None:
         names = getattr(data, "classes", None)
-    values = sorted(set(given), key=str) if not all(isinstance(x, int) for x in given) else sorted(set(given))
+    values = sorted(set(given), key=str if len({isinstance(x, str) for x in given}) > 1 else None)
     numbered = {value: i for i, value in enumerate(values)}
     labels = np.array([numbered[label] for label in given], dtype=np.int64)
-    called = tuple(str(names[v]) if names is not None and isinstance(v, int) else str(v) for v in values)
+    known = {} if names is None else dict(enumerate(names))
+    called = tuple(str(known.get(value, value)) for value in values)
     return Pictures(torch.stack(pixels), labels, called)
 
 
@@ -100,7 +108,7 @@ def as_pixels(image: Any, shape: tuple[int, int, int], name: str) -> Picture:
     channels, height, width = shape
     if isinstance(image, Image.Image):
         found = torch.from_numpy(squared(image, name, height))
-        return found if channels == 3 else found.float().mean(0, keepdim=True).round().to(torch.uint8)
+        return found if channels == 3 else as_grey(found)
     array = np.asarray(image.detach().cpu() if isinstance(image, torch.Tensor) else image)
     if np.issubdtype(array.dtype, np.floating):
         array = bytes_from_unit(array, name)
@@ -119,6 +127,18 @@ def as_pixels(image: Any, shape: tuple[int, int, int], name: str) -> Picture:
         picture = Image.fromarray(array[0] if grey else np.ascontiguousarray(array.transpose(1, 2, 0)))
         return as_pixels(picture, shape, name)
     return torch.from_numpy(np.array(array))
+
+
+def as_grey(picture: Picture) -> Picture:
+    """The mean of the colours, as one channel."""
+    return picture.float().mean(0, keepdim=True).round().to(torch.uint8)
+
+
+def is_one_image(data: Any, channels: int) -> bool:
+    """Whether this is an image rather than several; (3, h, w) is one in colour, or three if images are grey."""
+    ndim, shape = getattr(data, "ndim", 0), getattr(data, "shape", ())
+    coloured = ndim == 3 and (shape[-1] in (1, 3) or (channels == 3 and shape[0] == 3))
+    return isinstance(data, Image.Image) or ndim == 2 or coloured
 
 
 def decoded(files: Iterable[Path], size: int) -> Iterator[tuple[Path, Picture]]:
@@ -145,10 +165,14 @@ def tried(files: Iterable[Path], size: int) -> Iterator[tuple[Path, Picture | Us
 
 
 def picture_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files named, and all pictures in and below the folders named."""
+    """The files named, and all pictures in and below the folders named; hidden ones and links are ignored there."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(p for p in path.rglob("*") if p.is_file() and not p.is_symlink() and is_picture(p))
+            inside = sorted(p for p in path.rglob("*") if is_picture(p) and p.is_file() and not p.is_symlink())
+            found = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+            if not found:
+                raise UserError(f"There is no picture in {path}. Give picture files, or folders of them.")
+            yield from found
         elif path.exists():
             yield path
         else:

@@ -79,7 +79,7 @@ class EWC(Learner):
     paper = "Kirkpatrick et al., 2017; online form of Schwarz et al., 2018"
     memory = "2 numbers per weight"
     forgets: ClassVar[str] = (
-        "It holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
+        "it holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
         "rise above all others and every image is answered with a new class."
     )
     Config: ClassVar[type] = EWCConfig

@@ -24,6 +24,7 @@ class SGD(Learner):
 
     title = "SGD (fine-tuning, lower bound)"
     paper = "the paper's lower bound"
+    forgets: ClassVar[str] = "no image of an old class is seen again, so every image is answered with a new class."
     Config: ClassVar[type] = SGDConfig
 
     def task_losses(self, logits: Logits, labels: Labels) -> Tensor:

@@ -46,7 +46,7 @@ class SI(Learner):
     paper = "Zenke, Poole and Ganguli, 2017"
     memory = "1 number per weight; 3 while it trains"
     forgets: ClassVar[str] = (
-        "It holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
+        "it holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
         "rise above all others and every image is answered with a new class."
     )
     Config: ClassVar[type] = SIConfig

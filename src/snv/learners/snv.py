@@ -266,7 +266,9 @@ class SNV(Learner):
         if name in SCORES:
             return SCORES[name](game, seed)
         settings: dict[str, Any] = {}
-        if name in ("gradient", "hybrid"):
+        if name == "gradient":
+            settings = {"draws": draws or 24, "minibatch": 16}  # more pairs of gates beat more images
+        elif name == "hybrid":
             settings = {"draws": draws or 24}
         elif name in ("montecarlo", "truncated", "tmab"):
             settings = {"permutations": draws or 32}
