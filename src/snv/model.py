@@ -41,11 +41,11 @@ from snv.files import State, cloned
 from snv.learners.base import Setting
 from snv.learners.snv import SNV, SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
-from snv.networks import build_network
+from snv.networks import Body, build_network
 from snv.networks.head import Network
 from snv.planner import Plan, plan, tasks_that_fit
 from snv.protocol.environment import resolve_device
-from snv.shapes import Images, Logits, Pixels
+from snv.shapes import Features, Images, Logits, Pixels
 from snv.store import MANIFEST, Store, Stored
 from snv.subnetwork import Certificate
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
@@ -557,6 +557,19 @@ class Standardised(nn.Module):
         return logits
 
 
+class OwnBody(Body):
+    """A user's module as a body; how many features it gives is found out by trying it."""
+
+    def __init__(self, inner: nn.Module, shape: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.inner = inner.eval()
+        self.n_features = _tried(inner, shape)
+
+    def forward(self, images: Images) -> Features:
+        features: Features = self.inner(images)
+        return features
+
+
 def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV:
     """The untrained learner of a model."""
     channels, size, _ = spec["shape"]
@@ -566,7 +579,7 @@ def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV
     if own is None:
         network = build_network(spec["network"], shape, spec["seed"], width=spec["width"], stem=spec["stem"])
     else:
-        network = Network(_with_features(own, shape), spec["seed"])
+        network = Network(OwnBody(own, shape), spec["seed"])
     network = network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     half = (0.5,) * channels
     preprocess = Preprocess(half, half, shape, "crop-flip" if channels == 3 else "none")
@@ -590,9 +603,8 @@ def _manifest(path: Path) -> bytes | None:
     return None
 
 
-def _with_features(own: nn.Module, shape: tuple[int, int, int]) -> Any:
-    """The user's module, its number of features found out by trying it."""
-    own.eval()
+def _tried(own: nn.Module, shape: tuple[int, int, int]) -> int:
+    """The number of features a user's module gives for images of this shape."""
     try:
         with torch.no_grad():
             features = own(torch.zeros(2, *shape))
@@ -601,8 +613,7 @@ def _with_features(own: nn.Module, shape: tuple[int, int, int]) -> Any:
     if not isinstance(features, Tensor) or features.ndim != 2:
         found = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
         raise UserError(f"Your network should give features (b, f) for images; it gives {found}. Remove or add layers.")
-    own.n_features = features.shape[1]  # type: ignore[assignment]
-    return own
+    return features.shape[1]
 
 
 def _require_cuttable(learner: SNV) -> None:

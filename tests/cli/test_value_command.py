@@ -73,3 +73,11 @@ def test_a_missing_checkpoint_is_named(cli, run):
     told = cli("value", run, "--task", 1)
     assert told.code == 2
     assert "task-001.safetensors does not exist" in told.err
+
+
+def test_a_method_without_one_network_is_refused(cli, tmp_path):
+    out = str(tmp_path / "wsn")
+    cli("run", "--method", "wsn", "--tasks", "2", "--epochs", "1", "network.name=mlp", "--out", out)
+    told = cli("value", out, "--task", "1")
+    assert told.code == 2
+    assert "wsn has no network that answers as it stands" in told.err

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from snv.config import load_config
+from snv.learners import LEARNERS
 from snv.protocol.run import run
 
-KILLS = 20
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["snv.protocol.run"])
 
@@ -47,10 +47,14 @@ def _run(config, out: Path, cache: Path | None) -> None:
     run(config, out)
 
 
-@pytest.mark.parametrize("method", ["sgd", "snv"])
-@pytest.mark.parametrize("scenario", ["til", "cil"])
-def test_twenty_random_kills_leave_no_trace(method, scenario, tmp_path):
-    """Spread over two methods, one of them in stages, and both scenarios."""
+KILLED = {(method, scenario): 5 for method in ("sgd", "snv") for scenario in ("til", "cil")} | {
+    (method, kind.scenarios[-1]): 2 for method, kind in LEARNERS.items() if method not in ("sgd", "snv", "joint")
+}
+
+
+@pytest.mark.parametrize(("method", "scenario"), KILLED, ids="-".join)
+def test_random_kills_leave_no_trace(method, scenario, tmp_path):
+    """Twenty of two methods, one of them in stages, in both scenarios; two of every other method."""
     overrides = [*SETTINGS, f"method={method}", f"scenario={scenario}", "seed=3"]
     reference = tmp_path / "uninterrupted"
     start = time.monotonic()
@@ -60,7 +64,7 @@ def test_twenty_random_kills_leave_no_trace(method, scenario, tmp_path):
     assert process.exitcode == 0
     expected = results(reference)
     draw = random.Random(f"{method}-{scenario}")
-    for k in range(KILLS // 4):
+    for k in range(KILLED[method, scenario]):
         out = tmp_path / f"killed-{k}"
         # saving at every step makes many kills land in the middle of a write
         config = load_config(None, [*overrides, f"checkpoint_seconds={draw.choice([0, 0, 0.05])}"])

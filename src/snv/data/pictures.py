@@ -129,7 +129,7 @@ def as_pixels(image: Any, shape: tuple[int, int, int], name: str) -> Picture:
     return torch.from_numpy(np.array(array))
 
 
-def as_grey(picture: Picture) -> Picture:
+def as_grey(picture: Picture) -> UInt8[Tensor, "1 h w"]:
     """The mean of the colours, as one channel."""
     return picture.float().mean(0, keepdim=True).round().to(torch.uint8)
 

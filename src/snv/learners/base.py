@@ -62,6 +62,7 @@ class Learner:
     stores_images: ClassVar[bool] = False  # whether images of old tasks are among it
     sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
     grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
+    one_network: ClassVar[bool] = True  # whether `network` as it stands answers, so that its neurons can be valued
     forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     Config: ClassVar[type] = NoConfig
 
@@ -162,6 +163,9 @@ class Learner:
     def predict(self, images: Images, block: range | None) -> Labels:
         """Global class indices."""
         return self.logits(images, block).argmax(1) + (0 if block is None else block.start)
+
+    def put_in_place(self, t: int) -> None:
+        """Give the shared network whatever belongs to task t alone, such as its norm layers."""
 
     # ---- what is kept
 

@@ -116,6 +116,7 @@ class PEC(Learner):
     title = "PEC (prediction error-based classification)"
     paper = "Prediction Error-based Classification for Class-Incremental Learning (Zając et al., 2024)"
     scenarios: ClassVar[tuple[Scenario, ...]] = ("cil",)
+    one_network = False
     memory = "one student per class; the teacher follows from the seed"
     grows = True
     Config: ClassVar[type] = PECConfig

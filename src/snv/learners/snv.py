@@ -423,6 +423,10 @@ class SNV(Learner):
         views = torch.stack([logits, *others])
         return features, averaged(views), views
 
+    def put_in_place(self, t: int) -> None:
+        if self.config.norm == "per-task":
+            load_norm(self.body, self.subnetworks[t].norm)
+
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
         if t not in self._cut_out:

@@ -95,6 +95,7 @@ class WSN(Learner):
     title = "WSN (winning subnetworks)"
     paper = "Forget-free Continual Learning with Winning Subnetworks (Kang et al., 2022)"
     scenarios: ClassVar[tuple[Scenario, ...]] = ("til",)
+    one_network = False
     memory = "per task: 1 bit per weight, biases and norm state; 1 score per weight"
     Config: ClassVar[type] = WSNConfig
 

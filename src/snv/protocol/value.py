@@ -57,6 +57,11 @@ def value_run(
     ``in-run`` repeats the training of the task, bit for bit, and credits every step to the neurons that moved.
     """
     run = open_run(path, data_dir, progress)
+    if not run.learner.one_network:
+        raise UserError(
+            f"{run.config.method} has no network that answers as it stands, so its neurons cannot be valued. Value a "
+            "run of a method with one network, such as sgd or snv."
+        )
     n_tasks, moment = len(run.stream), task if after is None else after
     if not 1 <= task <= n_tasks:
         raise UserError(f"The run has tasks 1 to {n_tasks}; got --task {task}.")
@@ -65,6 +70,8 @@ def value_run(
     if method == "in-run":
         return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
     _restore(run.learner, path, moment)
+    if run.learner.setting.scenario == "til":
+        run.learner.put_in_place(task - 1)
     found = _moment(run, run.stream.task(task - 1), task)
     return value_neurons(
         found.model,
