@@ -5,16 +5,14 @@
 The last line is JSON: ``onnx_speedup_batch1`` (the dense network with the task's head over the task cut out, both
 through onnxruntime, one thread, taking turns, medians), ``onnx_max_abs_error`` (logits, 100 pictures),
 ``startup_seconds`` (`snv predict` of one picture in a fresh process, best of 3), ``memory_growth_mb`` (peak memory of
-predicting 5,000 pictures less that of 500) and ``bytes_over_dense`` (the directory, less 150 kB per task, over the
-dense network).
+predicting 5,000 pictures less that of 500, on Linux) and ``bytes_over_dense`` (the directory, less 150 kB per task,
+over the dense network).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -33,6 +31,16 @@ from snv.export import export_onnx
 from snv.model import Model, Standardised
 
 PER_TASK = 150_000
+MEASURED = """
+import re
+from pathlib import Path
+import sys
+from snv.cli.main import main
+try:
+    main()
+finally:  # of this program alone: what getrusage tells includes the process it was started from
+    sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+"""
 
 
 class Dense(nn.Module):
@@ -85,22 +93,13 @@ def onnx(model: Model, task: str, images: torch.Tensor, turns: int) -> dict[str,
 
 def predicted(model: Path, files: list[Path]) -> tuple[float, float]:
     """Seconds and peak memory in MB of `snv predict` on these files, in a process of its own."""
-    listed = "".join(f"{file}\n" for file in files).encode()
-    command = [sys.executable, "-m", "snv.cli.main", "predict", "-", "--model", str(model)]
+    listed = "".join(f"{file}\n" for file in files)
+    command = [sys.executable, "-c", MEASURED, "predict", "-", "--model", str(model)]
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert process.stdin is not None
-    with process.stdin as stdin:
-        stdin.write(listed)
-    _, code, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(code)
-    if process.returncode:
-        raise SystemExit(f"snv predict failed with {process.returncode}")
-    return time.perf_counter() - start, peak_mb(usage)
-
-
-def peak_mb(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    told = subprocess.run(command, input=listed, check=True, text=True, capture_output=True)
+    if told.stdout.count("\n") != len(files):
+        raise SystemExit(f"snv predict answered {len(told.stdout.splitlines())} of {len(files)} pictures")
+    return time.perf_counter() - start, int(told.stderr.split()[-1]) / 2**10
 
 
 def startup_seconds(model: Path, file: Path) -> float:

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from snv.compact import compact, write_back
+from snv.compact import compact, folded, write_back
 from snv.errors import UserError
 from snv.masks import select
 from snv.networks import build_network
@@ -114,3 +114,13 @@ def test_a_layer_that_cannot_be_cut_is_named():
     neurons = find_neurons(body, torch.zeros(2, 4, 8, 8), include=["*"])
     with pytest.raises(UserError, match="Conv2d layers cannot be cut out, only convolutions without groups"):
         compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
+
+
+@pytest.mark.parametrize("case", ["resnet, 7x7", "convnet"])
+def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case):
+    _, images, _, _, _, small, _ = cut(case)
+    plain = folded(small)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in plain.modules())
+    assert any(isinstance(module, nn.BatchNorm2d) for module in small.modules()), "the original is untouched"
+    with torch.no_grad():
+        torch.testing.assert_close(plain(images), small(images), rtol=1e-4, atol=1e-5)

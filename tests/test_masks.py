@@ -45,8 +45,22 @@ def test_free_neurons_come_along_and_only_new_ones_count():
     free[::2] = True
     mask = select(values(), LAYERS, 20, free=free)
     assert int((mask & ~free).sum()) == 20
-    worst_new = values()[mask & ~free].min()
-    assert mask[free & (values() > worst_new)].all(), "a free neuron better than a paid one is kept"
+    assert mask[free].all(), "what is frozen costs nothing"
+
+
+def test_no_more_than_the_largest_size_the_best_free_ones_first():
+    free = torch.zeros(100, dtype=torch.bool)
+    free[::2] = True
+    mask = select(values(), LAYERS, 20, layer_share=0.0, free=free, largest=45)
+    assert int((mask & ~free).sum()) == 20
+    assert int(mask.sum()) == 45
+    kept, left_out = values()[mask & free], values()[~mask & free]
+    assert (kept < left_out.max()).sum() <= 3, "one neuron of each layer is always kept, else the best"
+
+
+def test_a_barred_neuron_is_never_chosen():
+    barred = values() > values().median()
+    assert not (select(values(), LAYERS, 40, barred=barred) & barred).any()
 
 
 def test_a_budget_as_large_as_the_network_keeps_everything():

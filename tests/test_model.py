@@ -294,6 +294,16 @@ def test_a_model_may_forget_everything_and_start_again(model, pictures):
     assert all_unchanged(Model.open(model.path))
 
 
+def test_nothing_of_the_norm_layers_of_a_forgotten_task_is_left(model):
+    birds, fish = model.learner.subnetworks
+    means = [name for name in fish.norm if name.endswith("running_mean")]
+    model.forget("fish")
+    assert all(torch.equal(model.learner.body.state_dict()[name], birds.norm[name]) for name in means)
+    model.forget("birds")
+    body = Store(model.path).read().states["network"]["body"]
+    assert not any(body[f"body.{name}"].any() for name in means)
+
+
 def test_replacing_forgets_the_old_task_and_keeps_the_others(model, pictures):
     before = answers(model, "fish")
     model.learn(pictures / "trees", "birds", replace=True, epochs=QUICK)

@@ -25,6 +25,13 @@ def test_overlap_leaves_room():
     assert tasks_that_fit(1000, 0.2, overlap=0.5) == 9
 
 
+def test_a_share_of_what_remains_lasts_for_ever_in_smaller_steps():
+    course = plan(1000, 0.2, 4, remaining=True)
+    assert course.new == (200, 160, 128, 102)
+    assert course.full_after is None
+    assert tasks_that_fit(1000, 0.2, remaining=True, least=100) == 4
+
+
 def test_a_model_in_use_counts_what_it_has():
     assert plan(1000, 0.3, 3, used=400).used == (700, 1000, 1000)
     assert tasks_that_fit(1000, 0.3, used=400) == 2

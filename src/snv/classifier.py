@@ -19,6 +19,8 @@ class SNVClassifier:
     Every call of ``partial_fit`` brings classes not seen before; earlier answers within their task never change.
     """
 
+    classes_: NDArray[Any]  # once fitted, in the order in which they came
+
     def __init__(
         self,
         network: str = "auto",

@@ -7,6 +7,7 @@ ordinary module: smaller, faster, trainable, exportable; `write_back` returns wh
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable
@@ -90,9 +91,14 @@ class Merge(nn.Module):
             self.register_buffer(name, place[part])
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        both = a.index_select(1, self.both_a) + b.index_select(1, self.both_b)
-        rest = (a.index_select(1, self.only_a), b.index_select(1, self.only_b))
-        return torch.cat([both, *rest], dim=1) + self.shift
+        parts = []
+        if len(self.both_a):
+            parts.append(a.index_select(1, self.both_a) + b.index_select(1, self.both_b))
+        if len(self.only_a):
+            parts.append(a.index_select(1, self.only_a))
+        if len(self.only_b):
+            parts.append(b.index_select(1, self.only_b))
+        return (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]) + self.shift
 
 
 class Compact(nn.Module):
@@ -138,6 +144,44 @@ def write_back(links: list[Link]) -> None:
             if link.bias is not None:
                 small: Any = link.small
                 dense.bias[link.rows] += small.bias - link.bias
+
+
+@torch.no_grad()
+def folded(module: Compact) -> Compact:
+    """A copy for inference only: norm layers behind convolutions and linear layers become part of them."""
+    small = copy.deepcopy(module).eval()
+    body = small.body
+    assert isinstance(body, fx.GraphModule)
+    for node in list(body.graph.nodes):
+        norm = body.get_submodule(node.target) if node.op == "call_module" else None
+        before = node.args[0] if isinstance(norm, BatchNorm) else None
+        if before is None or before.op != "call_module" or len(before.users) > 1:
+            continue
+        part = body.get_submodule(before.target)
+        if _absorb(part, norm):
+            node.replace_all_uses_with(before)
+            body.graph.erase_node(node)
+            body.delete_submodule(node.target)
+    body.recompile()
+    return small
+
+
+def _absorb(part: nn.Module, norm: Any) -> bool:
+    """Make ``part`` do what ``norm`` does to its output; False if it is no linear map."""
+    layer = part.layer if isinstance(part, Shifted) else part
+    if not isinstance(layer, nn.Conv2d | nn.Linear):
+        return False
+    assert layer.bias is not None
+    factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    offset = norm.bias - norm.running_mean * factor
+    layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.ndim - 1)))
+    if isinstance(part, Shifted):
+        shift = (part.shift + layer.bias.view(1, -1, 1, 1)) * factor.view(1, -1, 1, 1) + offset.view(1, -1, 1, 1)
+        part.shift = shift
+        layer.bias.zero_()
+    else:
+        layer.bias.copy_(layer.bias * factor + offset)
+    return True
 
 
 class _Cutter:

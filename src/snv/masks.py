@@ -27,28 +27,29 @@ def select(
 
     A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
     the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
-    Neurons in ``free`` (frozen ones, when reuse costs nothing) come along while the budget lasts, up to ``largest``
-    neurons in all. Neurons in ``barred`` are never chosen.
+    Neurons in ``free`` (frozen ones, when reuse costs nothing) all come along, or the best of them if that would make
+    more than ``largest`` in all. Neurons in ``barred`` are never chosen.
     """
-    n = len(values)
-    costs = torch.ones(n, dtype=torch.long) if free is None else (~free).long()
-    most = n if largest is None else max(largest, budget)
     order = torch.argsort(values, descending=True, stable=True)
     order = order if barred is None else order[~barred[order]]
-    chosen = torch.zeros(n, dtype=torch.bool)
-    for layer in range(int(layer_of.max()) + 1):
-        own = order[layer_of[order] == layer]
-        share = layer_share * int((layer_of == layer).sum()) / n
-        quota = max(1, math.floor(share * budget))
-        chosen[_affordable(own, costs, quota)[: max(1, math.floor(share * most))]] = True
-    left = budget - int(costs[chosen].sum())
-    chosen[_affordable(order[~chosen[order]], costs, left)[: max(0, most - int(chosen.sum()))]] = True
+    costly = torch.ones(len(values), dtype=torch.bool) if free is None else ~free
+    chosen = _best(order[costly[order]], layer_of, budget, layer_share)
+    if free is not None:
+        room = len(values) if largest is None else max(0, largest - int(chosen.sum()))
+        chosen |= _best(order[free[order]], layer_of, room, layer_share)
     return chosen
 
 
-def _affordable(order: Indices, costs: Indices, budget: int) -> Indices:
-    """The longest beginning of ``order`` that costs at most ``budget``."""
-    return order[costs[order].cumsum(0) <= max(0, budget)]
+def _best(order: Indices, layer_of: Indices, budget: int, layer_share: float) -> Mask:
+    """At most ``budget`` of ``order``, best first: every layer's share of its own best, then globally."""
+    n = len(layer_of)
+    chosen = torch.zeros(n, dtype=torch.bool)
+    for layer in range(int(layer_of.max()) + 1):
+        quota = math.floor(layer_share * budget * int((layer_of == layer).sum()) / n)
+        chosen[order[layer_of[order] == layer][: max(1, quota)]] = True
+    rest = order[~chosen[order]]
+    chosen[rest[: max(0, budget - int(chosen.sum()))]] = True
+    return chosen
 
 
 def coverage_budget(values: Values, share: float) -> int:
@@ -74,7 +75,7 @@ class Frozen:
     """
 
     def __init__(
-        self, blocks: Iterable[tuple[Tensor, Mask]], released: float = 0.0, rng: torch.Generator | None = None
+        self, blocks: Iterable[tuple[Tensor, Tensor]], released: float = 0.0, rng: torch.Generator | None = None
     ) -> None:
         """``blocks`` are tensors with a mask over their first axis, True = frozen; values are taken now.
 

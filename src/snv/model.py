@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from snv.compact import Compact, compact
+from snv.compact import Compact, compact, folded
 from snv.data.augment import Preprocess
 from snv.data.pictures import (
     Pictures,
@@ -38,6 +38,7 @@ from snv.data.pictures import (
 from snv.data.task import InMemory, Task
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
+from snv.flow import NORMS
 from snv.learners.base import Setting
 from snv.learners.snv import SNV, SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
@@ -47,7 +48,7 @@ from snv.planner import Plan, plan, tasks_that_fit
 from snv.protocol.environment import resolve_device
 from snv.shapes import Features, Images, Logits, Pixels
 from snv.store import MANIFEST, Store, Stored
-from snv.subnetwork import Certificate
+from snv.subnetwork import Certificate, load_norm
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
 from snv.training.settings import TrainSettings
 
@@ -56,6 +57,8 @@ TOLERANCE = 1e-4
 PASSES = 60_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
 BATCH = 64
+LARGEST = 0.5
+"""Share of neurons a task's subnetwork may have, so that it stays small enough to be worth cutting out."""
 
 
 @dataclass(frozen=True)
@@ -500,15 +503,27 @@ class Model:
         t = self._names().index(self.task(name).name)
         before = int(self.learner.frozen.sum())
         self.learner.forget(t)
+        self._replace_norm()
         del self._probes[self.tasks[t].uid]
         del self.tasks[t]
         return before - int(self.learner.frozen.sum())
 
+    def _replace_norm(self) -> None:
+        """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
+        if self.learner.subnetworks:
+            load_norm(self.learner.body, self.learner.subnetworks[-1].norm)
+            return
+        for module in self.learner.body.modules():
+            if isinstance(module, NORMS):
+                module.reset_parameters()
+
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
-        """The course of the next tasks, and how many get all the new neurons they ask for."""
-        n, used = self.learner.neurons.n, int(self.learner.frozen.sum())
+        """The course of the next tasks, and how many of them get a new neuron in every layer."""
+        neurons, used = self.learner.neurons, int(self.learner.frozen.sum())
         share = self.spec["capacity"] if capacity is None else capacity
-        return plan(n, share, tasks, 0.0, used), tasks_that_fit(n, share, 0.0, used)
+        course = plan(neurons.n, share, tasks, used=used, remaining=True)
+        least = len(neurons.layers)
+        return course, tasks_that_fit(neurons.n, share, used=used, remaining=True, least=least)
 
     def audit(self) -> list[tuple[str, str, tuple[int, ...], int, str]]:
         """Every tensor of the model: file, name, shape, bytes and what it is. No picture is among them."""
@@ -522,10 +537,10 @@ class Model:
         """The task's subnetwork as a small module of its own: standardised images in, logits of the task out."""
         return self.learner.specialist(self._names().index(self.task(name).name))
 
-    def deployable(self, name: str) -> nn.Module:
-        """The same for pictures as RGB in [0, 1], (b, c, size, size): what `export` writes."""
-        preprocess = self.learner.setting.preprocess
-        return Standardised(self.compact(name), preprocess.mean, preprocess.std).eval()
+    def deployable(self, name: str, fold: bool = True) -> nn.Module:
+        """The same for pictures as RGB in [0, 1], (b, c, size, size), norm layers folded in: what `export` writes."""
+        preprocess, small = self.learner.setting.preprocess, self.compact(name)
+        return Standardised(folded(small) if fold else small, preprocess.mean, preprocess.std).eval()
 
     def task(self, name: str) -> TaskInfo:
         """What is known of the task of that name."""
@@ -586,7 +601,7 @@ def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV
     train = TrainSettings(precision="fp32")
     setting = Setting(network, "cil", train, preprocess, where, spec["seed"], n_tasks=1)
     try:
-        learner = SNV(setting, SNVConfig(capacity=spec["capacity"]))
+        learner = SNV(setting, SNVConfig(capacity=spec["capacity"], largest=LARGEST))
         learner.network.eval()
         if own is not None:
             _require_cuttable(learner)

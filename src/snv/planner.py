@@ -34,10 +34,13 @@ class Plan:
         return f"The network of {self.n:,} neurons is full after task {self.full_after} of {len(self.new)}{then}."
 
 
-def plan(n_neurons: int, capacity: float, tasks: int, overlap: float = 0.0, used: int = 0) -> Plan:
+def plan(
+    n_neurons: int, capacity: float, tasks: int, overlap: float = 0.0, used: int = 0, remaining: bool = False
+) -> Plan:
     """What ``tasks`` more tasks freeze if each keeps ``capacity``·N neurons, a share ``overlap`` of them frozen before.
 
-    ``used`` neurons are frozen already. The first task of an empty network has nothing to overlap with.
+    ``used`` neurons are frozen already. The first task of an empty network has nothing to overlap with. With
+    ``remaining`` a task takes its share of the neurons still free instead.
     """
     if not 0 < capacity <= 1:
         raise UserError(f"capacity is the share of neurons a task keeps, in (0, 1]; got {capacity}. Try 0.1.")
@@ -48,18 +51,21 @@ def plan(n_neurons: int, capacity: float, tasks: int, overlap: float = 0.0, used
     new: list[int] = []
     for _ in range(tasks):
         frozen = used + sum(new)
-        new.append(min(_wanted(n_neurons, capacity, overlap, frozen), n_neurons - frozen))
+        new.append(min(_wanted(n_neurons, capacity, overlap, frozen, remaining), n_neurons - frozen))
     return Plan(n_neurons, used, tuple(new))
 
 
-def tasks_that_fit(n_neurons: int, capacity: float, overlap: float = 0.0, used: int = 0) -> int:
-    """How many more tasks get all the new neurons they ask for."""
+def tasks_that_fit(
+    n_neurons: int, capacity: float, overlap: float = 0.0, used: int = 0, remaining: bool = False, least: int = 1
+) -> int:
+    """How many more tasks get all the new neurons they ask for, and at least ``least``."""
     fit = 0
-    while (wanted := _wanted(n_neurons, capacity, overlap, used)) <= n_neurons - used:
+    while least <= (wanted := _wanted(n_neurons, capacity, overlap, used, remaining)) <= n_neurons - used:
         used, fit = used + wanted, fit + 1
     return fit
 
 
-def _wanted(n_neurons: int, capacity: float, overlap: float, used: int) -> int:
+def _wanted(n_neurons: int, capacity: float, overlap: float, used: int, remaining: bool) -> int:
     """New neurons a task asks for, at least one."""
-    return max(1, math.floor(capacity * n_neurons * (1 - overlap if used else 1)))
+    among = n_neurons - used if remaining else n_neurons
+    return max(1, math.floor(capacity * among * (1 - overlap if used else 1)))

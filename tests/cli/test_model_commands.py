@@ -10,6 +10,7 @@ import pickle
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import time
 import zlib
@@ -113,6 +114,15 @@ def test_a_broken_picture_is_told_and_the_others_are_answered(cli, pets, picture
     assert [row["best"] for row in rows if row["error"]] == [[]]
 
 
+def test_names_of_files_need_not_be_text(pets, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/caf\xe9.png"
+    draw("crow", 0).save(os.fsdecode(odd))
+    command = [sys.executable, "-m", "snv.cli.main", "predict", odd, "--model", str(pets)]
+    strict = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:strict"}
+    told = subprocess.run(command, capture_output=True, env=strict, check=True)
+    assert told.stdout.startswith(odd + b"\t")
+
+
 def test_status_says_what_is_known_and_how_much_room_is_left(cli, pets):
     told = cli("status", "--model", pets)
     assert "perch, pike, trout" in told.out
@@ -202,9 +212,12 @@ def few(tmp: Path) -> Path:
 def bomb(tmp: Path) -> Path:
     """A picture of a few bytes that claims to have ten thousand million pixels."""
     root = make_pictures(tmp / "trees", TREES, 8)
-    header = b"IHDR" + struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
-    chunk = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
-    (root / "oak" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk)
+    size = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", size), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    ]
+    (root / "oak" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
     return root
 
 

@@ -98,8 +98,8 @@ def test_the_compact_specialist_answers_like_the_certified_masked_network():
 
 
 def test_counted_reuse_keeps_exactly_the_budget_and_free_reuse_more():
-    counted, _ = learned(3, reuse="counted")
-    free, _ = learned(3, reuse="free")
+    counted, _ = learned(3, reuse="counted", size="top-k")
+    free, _ = learned(3, reuse="free", size="top-k")
     budget = int(0.3 * counted.neurons.n)
     assert all(int(s.mask.sum()) == budget for s in counted.subnetworks)
     assert int(free.subnetworks[2].mask.sum()) >= budget
@@ -148,6 +148,7 @@ def test_a_share_outside_its_range_is_refused(key):
 SWITCHES = [
     {"size": "coverage"},
     {"size": "even"},
+    {"size": "top-k"},
     {"distil": 1.0},
     {"fresh": True},
     {"reuse": "none"},
@@ -223,7 +224,7 @@ def test_released_weights_move_and_no_others():
 
 def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(caplog):
     stream = toy_stream(4)
-    learner = make("snv", "til", stream, capacity=0.5, largest=1.0)
+    learner = make("snv", "til", stream, capacity=0.5, size="top-k")
     with caplog.at_level("INFO"):
         for t in range(4):
             learn(learner, stream, t)
@@ -236,7 +237,7 @@ def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(c
 
 def test_without_reuse_a_full_layer_is_refused_before_training():
     stream = toy_stream(4)
-    learner = make("snv", "til", stream, capacity=0.5, reuse="none")
+    learner = make("snv", "til", stream, capacity=0.5, reuse="none", size="top-k")
     for t in range(2):
         learn(learner, stream, t)
     with pytest.raises(UserError, match="Task 3 does not fit"):
@@ -251,8 +252,20 @@ def test_no_reuse_means_disjoint_subnetworks():
 
 
 def test_even_selection_fills_the_network_with_the_last_task():
-    learner, _ = learned(3, size="even", largest=1.0)
+    learner, _ = learned(3, size="even")
     assert int(learner.frozen.sum()) == learner.neurons.n // 3 * 3
+
+
+def test_a_share_of_what_remains_never_fills_the_network():
+    learner, _ = learned(3)
+    free = [learner.neurons.n]
+    union = torch.zeros(learner.neurons.n, dtype=torch.bool)
+    for subnetwork in learner.subnetworks:
+        union |= subnetwork.mask
+        free.append(int((~union).sum()))
+    new = [before - after for before, after in zip(free, free[1:], strict=False)]
+    assert new == [max(1, int(0.3 * left)) for left in free[:-1]]
+    assert free[-1] > 0
 
 
 def test_no_subnetwork_is_larger_than_allowed():

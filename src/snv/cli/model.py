@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,6 +88,8 @@ def predict(
     from snv.cli.output import say, say_json
     from snv.model import Model
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files are bytes, and come out as they went in
     opened = Model.open(model, device=device)
     wrong = 0
     for prediction in opened.stream(_named(files), task, top):
@@ -100,7 +104,7 @@ def predict(
         raise typer.Exit(1)
 
 
-def _named(files: list[str]):  # type: ignore[no-untyped-def]
+def _named(files: list[str]) -> Iterator[str]:
     """The arguments as paths; - stands for a list of paths, one per line, on standard input."""
     for file in files:
         if file == "-":
@@ -176,7 +180,9 @@ def plan(
     model: Annotated[Path | None, typer.Option("--model", help="The model's directory.")] = None,
     tasks: Annotated[int, typer.Option(help="How many more tasks to plan.")] = 10,
     capacity: Annotated[float | None, typer.Option(help="Share of neurons a task takes; default: the model's.")] = None,
-    overlap: Annotated[float, typer.Option(help="Share of a task's neurons that earlier tasks have too.")] = 0.0,
+    overlap: Annotated[
+        float, typer.Option(help="With --neurons: share of a task's neurons that earlier ones have.")
+    ] = 0.0,
     neurons: Annotated[int | None, typer.Option(help="Without a model: the neurons of the network.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -187,19 +193,21 @@ def plan(
 
     if (model is None) == (neurons is None):
         raise UserError("Give either --model or --neurons, so that there is something to plan for.")
-    n, used, share = neurons or 0, 0, 0.2 if capacity is None else capacity
     if model is not None:
         from snv.model import Model
 
         opened = Model.open(model)
-        n, used = opened.learner.neurons.n, int(opened.learner.frozen.sum())
-        share = opened.spec["capacity"] if capacity is None else capacity
-    course, fit = planned(n, share, tasks, overlap, used), tasks_that_fit(n, share, overlap, used)
+        share, of = opened.spec["capacity"] if capacity is None else capacity, "the free neurons"
+        course, fit = opened.plan(tasks, capacity)
+    else:
+        share, of = 0.2 if capacity is None else capacity, "all neurons"
+        course, fit = planned(neurons or 0, share, tasks, overlap), tasks_that_fit(neurons or 0, share, overlap)
+    n, used = course.n, course.before
     if as_json:
         say_json({"neurons": n, "used": used, "fit": fit, "new": list(course.new), "full_after": course.full_after})
         return
-    fits = f"{fit} more task{'s' * (fit != 1)} of {int(share * n):,} neurons fit{'s' * (fit == 1)}"
-    say(f"{fits}; {used:,} of {n:,} are used.")
+    say(f"{used:,} of {n:,} neurons are used. {fit} more task{'s' * (fit != 1)} of {100 * share:.0f} % of {of} fit.")
+    say(f"New neurons of the next tasks: {', '.join(f'{k:,}' for k in course.new)}.")
     say(str(course))
     if course.full_after is not None:
         say("A full network still learns: later tasks reuse frozen neurons with their own norm layers and head.")
@@ -250,7 +258,7 @@ def export(
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}). Choose another place with --out.") from None
     images = torch.rand(100, *shape, generator=torch.Generator().manual_seed(0))
-    apart = check_export(path, module, images)
+    apart = check_export(path, opened.deployable(task, fold=False), images)
     if apart > 1e-4:
         raise UserError(f"{path} answers up to {apart:.1e} differently from the model, more than 1e-4. Do not use it.")
     size, classes = path.stat().st_size, list(opened.task(task).classes)

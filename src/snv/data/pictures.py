@@ -136,7 +136,8 @@ def as_grey(picture: Picture) -> UInt8[Tensor, "1 h w"]:
 
 def is_one_image(data: Any, channels: int) -> bool:
     """Whether this is an image rather than several; (3, h, w) is one in colour, or three if images are grey."""
-    ndim, shape = getattr(data, "ndim", 0), getattr(data, "shape", ())
+    shape: tuple[int, ...] = getattr(data, "shape", ())
+    ndim = len(shape)
     coloured = ndim == 3 and (shape[-1] in (1, 3) or (channels == 3 and shape[0] == 3))
     return isinstance(data, Image.Image) or ndim == 2 or coloured
 

@@ -169,6 +169,10 @@ class Learner:
 
     # ---- what is kept
 
+    def bytes_kept(self) -> int:
+        """About how much a checkpoint holds besides the network, once all tasks are learned."""
+        return 0
+
     def state_dict(self) -> State:
         """All that outlives a step; tensors may be live, so clone what must not change."""
         return {"blocks": [[b.start, b.stop] for b in self.blocks], "network": dict(self.network.state_dict())}

@@ -119,6 +119,9 @@ class DER(Learner):
         rng = batch.rng("augment replay") if settings.augment else None
         return self.setting.preprocess(pixels, self.setting.device, rng, settings.channels_last)
 
+    def bytes_kept(self) -> int:
+        return self.buffer.capacity * math.prod(self.setting.preprocess.shape)
+
     def state_dict(self) -> State:
         return super().state_dict() | {"buffer": self.buffer.state_dict()}
 

@@ -125,6 +125,9 @@ class EWC(Learner):
         torch._foreach_div_(total, len(chosen))
         return dict(zip(parameters, total, strict=True))
 
+    def bytes_kept(self) -> int:
+        return 2 * sum(p.nbytes for p in self.network.parameters())
+
     def state_dict(self) -> State:
         return super().state_dict() | {"fisher": dict(self.fisher), "anchor": dict(self.anchor)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -160,6 +161,10 @@ class ICaRL(Learner):
         return scores if block is None else scores[:, block.start : block.stop]
 
     # ---- what is kept
+
+    def bytes_kept(self) -> int:
+        images = self.memory_size * math.prod(self.setting.preprocess.shape)
+        return images + sum(p.nbytes for p in self.network.parameters())
 
     def state_dict(self) -> State:
         return super().state_dict() | {

@@ -115,6 +115,9 @@ class LwF(Learner):
 
     # ---- what is kept
 
+    def bytes_kept(self) -> int:
+        return sum(p.nbytes for p in self.network.parameters())
+
     def state_dict(self) -> State:
         teacher = dict(self.teacher.state_dict()) if self.teacher is not None else None
         return super().state_dict() | {"teacher": teacher}

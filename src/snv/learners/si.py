@@ -93,6 +93,9 @@ class SI(Learner):
             self.omega[name] = self.omega[name] + new if name in self.omega else new
         self.start, self.path = {}, {}
 
+    def bytes_kept(self) -> int:
+        return 3 * sum(p.nbytes for p in self.network.parameters())
+
     def state_dict(self) -> State:
         kept = {"omega": dict(self.omega), "start": dict(self.start), "path": dict(self.path)}
         return super().state_dict() | kept

@@ -44,11 +44,12 @@ class SNVConfig:
     """Every switch of the method; the comment says where its default comes from."""
 
     preset: Literal["default", "paper"] = "default"  # paper: the literal Algorithm 1, see `PAPER`
-    capacity: float = 0.2  # c: share of neurons a task may keep. The paper: 0.1; measured: 0.2 is worth 6 points
-    size: Literal["top-k", "coverage", "even"] = "top-k"  # ⌊cN⌋; the fewest with `coverage` of the value; N/T new ones
+    capacity: float = 0.3  # c: share of neurons a task may keep. The paper: 0.1 of all; with few epochs more is better
+    size: Literal["remaining", "top-k", "coverage", "even"] = "remaining"  # new neurons: c of those still free, so that
+    # no number of tasks fills the network; c of all (the paper); the fewest with `coverage` of the value; an N/T-th
     coverage: float = 0.9
     reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
-    largest: float = 0.5  # share of neurons a subnetwork may have, reused ones included: what keeps it small and fast
+    largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
     dense_share: float = 0.3  # of the epochs before neurons are valued; the rest trains the subnetwork
     estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
@@ -99,8 +100,8 @@ class SNVConfig:
 
 PAPER = {
     "capacity": 0.1,
+    "size": "top-k",
     "reuse": "counted",
-    "largest": 1.0,
     "layer_share": 0.0,
     "consolidate": False,
     "norm": "shared",
@@ -155,8 +156,9 @@ class SNV(Learner):
         """Before a task starts: what it will get, and what to do if that is little."""
         n, t = self.neurons.n, len(self.subnetworks)
         free = int((~self.frozen).sum())
-        if t == 0 and self.config.size == "top-k" and self.config.reuse != "none":
-            log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks))
+        if t == 0 and self.config.size in ("top-k", "remaining"):
+            remaining = self.config.size == "remaining"
+            log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks, remaining=remaining))
         if self.config.reuse == "none":
             self._require_plastic_layers()
         elif free == 0:
@@ -177,8 +179,10 @@ class SNV(Learner):
             )
 
     def _budget_new(self) -> int:
+        """How many neurons the task asks for."""
         share = 1 / self.setting.n_tasks if self.config.size == "even" else self.config.capacity
-        return int(share * self.neurons.n)
+        among = int((~self.frozen).sum()) if self.config.size == "remaining" else self.neurons.n
+        return int(share * among)
 
     def _require_plastic_layers(self) -> None:
         for layer, taken in self.neurons.by_layer(self.frozen):
@@ -250,7 +254,7 @@ class SNV(Learner):
             self.neurons.layer_index,
             self._budget(values),
             self.config.layer_share,
-            free=self.frozen if self.config.reuse == "free" or self.config.size == "even" else None,
+            free=self.frozen if self.config.reuse == "free" else None,
             barred=self.frozen if self.config.reuse == "none" else None,
             largest=int(self.config.largest * self.neurons.n),
         )

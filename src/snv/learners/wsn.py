@@ -202,6 +202,10 @@ class WSN(Learner):
         used = (total - idle) / total
         return {"parameters": used, "neurons": float(rows.double().mean()), "with masks": used + bits / 32 / total}
 
+    def bytes_kept(self) -> int:
+        weights = sum(weight.numel() for weight in self.weights.values())
+        return 4 * weights + self.setting.n_tasks * weights // 8
+
     def state_dict(self) -> State:
         scores = {name: scores.detach() for name, scores in self.scores.items()}
         return super().state_dict() | {"scores": scores, "bits": list(self.bits), "own": list(self.own)}

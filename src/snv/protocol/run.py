@@ -281,7 +281,8 @@ def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
 
 def _bytes_needed(prepared: Prepared) -> int:
     """Checkpoints of all tasks, and one within a task: weights, two moments, the best epoch, and its replacement."""
-    weights = 4 * sum(p.numel() for p in prepared.learner.network.parameters())
+    learner = prepared.learner
+    weights = sum(p.nbytes for p in learner.network.parameters()) + learner.bytes_kept()
     tasks = len(prepared.stream) if prepared.config.keep == "all" else 2
     return weights * (tasks + 8) + 2**20
 
