@@ -38,7 +38,7 @@ def make_pictures(root: Path, classes: tuple[str, ...], each: int = 12) -> Path:
 
 def small_model(path: Path | None = None, **options: object) -> Model:
     """A model that learns in half a second."""
-    return Model.create(path, **{"size": 16, "network": "convnet", "width": 8} | options)
+    return Model.create(path, **{"size": 16, "network": "convnet", "width": 8, "capacity": 0.3} | options)
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ LEVELS = [
     {"networks"},
     {"neurons", "flow", "tracing"},
     {"valuation"},
-    {"masks", "compact", "subnetwork", "inference", "planner"},
+    {"masks", "compact", "subnetwork", "folding", "inference", "planner"},
     {"training"},
     {"learners"},
     {"config"},

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from snv.compact import compact, folded, write_back
+from snv.compact import compact, write_back
 from snv.errors import UserError
+from snv.folding import folded
 from snv.masks import select
 from snv.networks import build_network
 from snv.neurons import find_neurons
@@ -116,9 +117,10 @@ def test_a_layer_that_cannot_be_cut_is_named():
         compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
 
 
-@pytest.mark.parametrize("case", ["resnet, 7x7", "convnet"])
-def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case):
-    _, images, _, _, _, small, _ = cut(case)
+@pytest.mark.parametrize("case", ["resnet", "resnet, stride 2", "resnet, 7x7", "convnet"])
+@pytest.mark.parametrize("capacity", [0.1, 0.3, 0.8])
+def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capacity):
+    _, images, _, _, _, small, _ = cut(case, capacity)
     plain = folded(small)
     assert not any(isinstance(module, nn.BatchNorm2d) for module in plain.modules())
     assert any(isinstance(module, nn.BatchNorm2d) for module in small.modules()), "the original is untouched"

@@ -25,7 +25,7 @@ class SNVClassifier:
         self,
         network: str = "auto",
         width: int | None = None,
-        capacity: float = 0.2,
+        capacity: float = 0.3,
         epochs: int | None = None,
         seed: int = 0,
     ) -> None:

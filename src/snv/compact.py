@@ -7,7 +7,6 @@ ordinary module: smaller, faster, trainable, exportable; `write_back` returns wh
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from collections.abc import Callable
@@ -56,13 +55,20 @@ class Link:
 
 
 class Shifted(nn.Module):
-    """A layer plus a fixed map: what constant inputs contribute to it."""
+    """A layer plus a fixed map: what constant inputs contribute to it.
 
-    def __init__(self, layer: nn.Module, shift: Tensor) -> None:
+    The map is ``base`` plus what a channel of ones contributes through ``taps`` (rows, 1, height, width).
+    """
+
+    def __init__(self, layer: nn.Conv2d, shift: Tensor) -> None:
         super().__init__()
         self.layer = layer
         self.shift: Tensor
+        self.taps: Tensor
+        self.base: Tensor
         self.register_buffer("shift", shift)
+        self.register_buffer("taps", torch.zeros_like(layer.weight[:, :1], requires_grad=False), persistent=False)
+        self.register_buffer("base", torch.zeros_like(shift[0, :, 0, 0]), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layer(x) + self.shift
@@ -70,35 +76,27 @@ class Shifted(nn.Module):
 
 
 class Merge(nn.Module):
-    """The sum of two signals with different live channels: those of both first, then of the one, then of the other."""
+    """The sum of two signals with different live channels: those of the first, then those only the second has."""
 
     def __init__(self, a: Signal, b: Signal) -> None:
         super().__init__()
-        places = [_places(signal) for signal in (a, b)]
-        has_a, has_b = (place >= 0 for place in places)
-        parts = [(has_a & has_b).nonzero()[:, 0], (has_a & ~has_b).nonzero()[:, 0], (has_b & ~has_a).nonzero()[:, 0]]
-        self.live = torch.cat(parts)
+        place = _places(b)
+        new = b.live[_places(a)[b.live] < 0]
+        self.live = torch.cat([a.live, new])
+        self.n_new = len(new)
+        self.index: Tensor
         self.shift: Tensor
+        found = place[self.live]
+        self.register_buffer("index", torch.where(found < 0, len(b.live), found))  # one past the end: a zero
         self.register_buffer("shift", _as_map((a.constants + b.constants)[self.live], a.size))
-        self.both_a, self.both_b, self.only_a, self.only_b = (torch.empty(0, dtype=torch.long) for _ in range(4))
-        for name, place, part in zip(
-            ("both_a", "both_b", "only_a", "only_b"),
-            (places[0], places[1], places[0], places[1]),
-            (parts[0], parts[0], parts[1], parts[2]),
-            strict=True,
-        ):
-            delattr(self, name)
-            self.register_buffer(name, place[part])
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        parts = []
-        if len(self.both_a):
-            parts.append(a.index_select(1, self.both_a) + b.index_select(1, self.both_b))
-        if len(self.only_a):
-            parts.append(a.index_select(1, self.only_a))
-        if len(self.only_b):
-            parts.append(b.index_select(1, self.only_b))
-        return (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]) + self.shift
+        return _padded(a, self.n_new) + _padded(b, 1).index_select(1, self.index) + self.shift
+
+
+def _padded(x: Tensor, n: int) -> Tensor:
+    """``n`` more channels of zeros."""
+    return F.pad(x, (*[0, 0] * (x.ndim - 2), 0, n)) if n else x
 
 
 class Compact(nn.Module):
@@ -144,44 +142,6 @@ def write_back(links: list[Link]) -> None:
             if link.bias is not None:
                 small: Any = link.small
                 dense.bias[link.rows] += small.bias - link.bias
-
-
-@torch.no_grad()
-def folded(module: Compact) -> Compact:
-    """A copy for inference only: norm layers behind convolutions and linear layers become part of them."""
-    small = copy.deepcopy(module).eval()
-    body = small.body
-    assert isinstance(body, fx.GraphModule)
-    for node in list(body.graph.nodes):
-        norm = body.get_submodule(node.target) if node.op == "call_module" else None
-        before = node.args[0] if isinstance(norm, BatchNorm) else None
-        if before is None or before.op != "call_module" or len(before.users) > 1:
-            continue
-        part = body.get_submodule(before.target)
-        if _absorb(part, norm):
-            node.replace_all_uses_with(before)
-            body.graph.erase_node(node)
-            body.delete_submodule(node.target)
-    body.recompile()
-    return small
-
-
-def _absorb(part: nn.Module, norm: Any) -> bool:
-    """Make ``part`` do what ``norm`` does to its output; False if it is no linear map."""
-    layer = part.layer if isinstance(part, Shifted) else part
-    if not isinstance(layer, nn.Conv2d | nn.Linear):
-        return False
-    assert layer.bias is not None
-    factor = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-    offset = norm.bias - norm.running_mean * factor
-    layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.ndim - 1)))
-    if isinstance(part, Shifted):
-        shift = (part.shift + layer.bias.view(1, -1, 1, 1)) * factor.view(1, -1, 1, 1) + offset.view(1, -1, 1, 1)
-        part.shift = shift
-        layer.bias.zero_()
-    else:
-        layer.bias.copy_(layer.bias * factor + offset)
-    return True
 
 
 class _Cutter:
@@ -255,6 +215,9 @@ class _Cutter:
             )
         small = _rows_and_columns(module, kept, x.live)
         part = _shifted(small, shift[:, kept])
+        if isinstance(part, Shifted):
+            part.taps = torch.tensordot(module.weight[kept], x.constants, dims=([1], [0]))[:, None]
+            part.base = module.bias[kept] if module.bias is not None else torch.zeros_like(part.base)
         self.links.append(_link(small, module, kept, x.live))
         return Signal(self._call(part, x.node), kept, constants, size)
 
@@ -297,6 +260,8 @@ class _Cutter:
         return Signal(made, live, x.constants.repeat_interleave(span), ())
 
     def _sum(self, a: Signal, b: Signal) -> Signal:
+        if len(b.node.users) > len(a.node.users):  # what is used elsewhere comes first, so that the other can be folded
+            a, b = b, a
         merge = Merge(a, b)
         constants = _silenced(a.constants + b.constants, merge.live)
         return Signal(self._call(merge, a.node, b.node), merge.live, constants, a.size)
@@ -354,6 +319,7 @@ def _shifted(small: nn.Conv2d | nn.Linear, shift: Tensor) -> nn.Module:
         small.bias.data = first[0, :, 0].clone()
         return small
     small.bias.data = torch.zeros_like(small.bias)
+    assert isinstance(small, nn.Conv2d)
     return Shifted(small, shift.clone())
 
 

@@ -40,7 +40,7 @@ class NetworkConfig:
 
     name: str = "auto"  # by image size: convnet up to 28 px, ResNet-18 above
     width: int | None = None  # ResNet-18: 64 is the paper's; 16, 20, 32 for small machines
-    stem: Literal["3x3", "3x3/2", "7x7/2"] | None = None
+    stem: Literal["3x3", "3x3/2", "3x3/4", "7x7/2"] | None = None
     hidden: tuple[int, ...] | None = None  # of an MLP
 
 

@@ -41,6 +41,7 @@ def export_onnx(module: nn.Module, shape: tuple[int, int, int], path: Path) -> N
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that there is a newer exporter
+        warnings.filterwarnings("ignore", "Constant folding", UserWarning)  # that a constant is computed at run time
         write_atomic(path, write)
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from snv.compact import Compact, compact, folded
+from snv.compact import Compact, compact
 from snv.data.augment import Preprocess
 from snv.data.pictures import (
     Pictures,
@@ -39,6 +39,7 @@ from snv.data.task import InMemory, Task
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
 from snv.flow import NORMS
+from snv.folding import folded
 from snv.learners.base import Setting
 from snv.learners.snv import SNV, SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
@@ -54,10 +55,10 @@ from snv.training.settings import TrainSettings
 
 TOLERANCE = 1e-4
 """How far logits may lie apart between machines that add in another order."""
-PASSES = 60_000
+PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
 BATCH = 64
-LARGEST = 0.5
+LARGEST = 0.4
 """Share of neurons a task's subnetwork may have, so that it stays small enough to be worth cutting out."""
 
 
@@ -135,7 +136,7 @@ class Model:
         size: int = 64,
         channels: int = 3,
         width: int | None = None,
-        capacity: float = 0.2,
+        capacity: float = 0.12,
         seed: int = 0,
         device: str = "cpu",
     ) -> Model:
@@ -149,8 +150,8 @@ class Model:
         own = isinstance(network, nn.Module)
         spec = {
             "network": "custom" if own else network,
-            "width": width or (20 if network == "resnet18" else None),
-            "stem": "7x7/2" if network == "resnet18" and size >= 48 else None,
+            "width": width or (32 if network == "resnet18" else None),
+            "stem": "3x3/4" if network == "resnet18" and size >= 48 else None,
             "shape": [channels, size, size],
             "capacity": capacity,
             "seed": seed,

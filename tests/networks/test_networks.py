@@ -79,7 +79,7 @@ def test_he_initialisation_has_the_right_spread():
     assert weight.std().item() == pytest.approx((2 / (256 * 9)) ** 0.5, rel=0.01)
 
 
-@pytest.mark.parametrize(("stem", "size"), [("3x3", 4), ("3x3/2", 2), ("7x7/2", 1)])
+@pytest.mark.parametrize(("stem", "size"), [("3x3", 4), ("3x3/2", 2), ("3x3/4", 1), ("7x7/2", 1)])
 def test_stems_shrink_the_image_by_their_stride(stem, size):
     body = build_network("resnet18", (3, 32, 32), 0, width=4, stem=stem).body
     sizes = []

@@ -31,7 +31,7 @@ def learn(
     epochs: Annotated[int | None, typer.Option(help="Times each picture is shown; default: by their number.")] = None,
     size: Annotated[int, typer.Option(help="Side of the pictures in pixels, for a new model.")] = 64,
     width: Annotated[int | None, typer.Option(help="Width of the network, for a new model; more holds more.")] = None,
-    capacity: Annotated[float, typer.Option(help="Share of neurons a task may take, for a new model.")] = 0.2,
+    capacity: Annotated[float, typer.Option(help="Share of free neurons a task may take, for a new model.")] = 0.12,
     seed: Annotated[int, typer.Option(help="For a new model.")] = 0,
     replace: Annotated[bool, typer.Option("--replace", help="Forget a task of this name first.")] = False,
     repeat_classes: Annotated[

@@ -14,7 +14,7 @@ from snv.seeding import generator
 __all__ = ["NETWORKS", "Body", "Network", "build_network", "resolve"]
 
 NETWORKS: dict[str, str] = {
-    "resnet18": "ResNet-18; width 64 (default) or less, stem 3x3, 3x3/2 or 7x7/2 (default by image size)",
+    "resnet18": "ResNet-18; width 64 (default) or less, stem 3x3, 3x3/2, 3x3/4 or 7x7/2 (default by image size)",
     "convnet": "four 3×3 convolutions with BatchNorm for images up to 28 pixels; width 32 (default)",
     "mlp": "linear layers with ReLU; hidden sizes 256, 256 (default)",
 }

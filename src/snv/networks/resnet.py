@@ -13,6 +13,7 @@ from snv.shapes import Features, Images
 STEMS: dict[str, tuple[int, int, bool]] = {  # kernel, stride, max-pool
     "3x3": (3, 1, False),
     "3x3/2": (3, 2, False),
+    "3x3/4": (3, 2, True),
     "7x7/2": (7, 2, True),
 }
 
