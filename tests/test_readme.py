@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from drawn import BIRDS, FISH, draw, make_pictures
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^\$ (snv .+)$", README, flags=re.MULTILINE)
@@ -34,10 +36,24 @@ def test_every_command_of_the_readme_runs(command, cli, tmp_path, monkeypatch):
     if "runs/mine" in command and "show" in command:
         assert cli("run", "--epochs", "1", "--out", "runs/mine").code == 0
     arguments = [*shlex.split(command, comments=True)[1:]]
+    if "--model" in arguments:
+        _prepare_pictures(tmp_path, cli, first="birds" in command)
     if arguments[0] == "run":
         arguments.append("train.epochs=1") if arguments[-1].count("=") else arguments.extend(["--epochs", "1"])
+    elif arguments[0] == "learn":
+        arguments.extend(["--epochs", "1", *(["--width", "4", "--size", "16"] if "birds" in command else [])])
     told = cli(*arguments)
     assert told.code == 0, told.err
+
+
+def _prepare_pictures(folder, cli, first: bool) -> None:
+    """Pictures of two tasks, and a model that knows the first of them unless the command teaches it."""
+    make_pictures(folder / "pictures" / "birds", BIRDS)
+    make_pictures(folder / "pictures" / "fish", FISH)
+    draw(BIRDS[0], 0).save(folder / "photo.jpg")
+    if not first:
+        small = ["--epochs", "1", "--width", "4", "--size", "16", "--model", "pets.snv"]
+        assert cli("learn", "pictures/birds", *small).code == 0
 
 
 def test_every_method_has_a_row():

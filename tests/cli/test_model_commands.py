@@ -69,6 +69,9 @@ def test_the_first_learn_makes_the_model_and_the_next_verifies_what_was_there(cl
     assert "verified unchanged           birds" in second.out
     assert f"updated {target}" in second.out
     assert [task.name for task in Model.open(target).tasks] == ["birds", "pond"]
+    late = cli("learn", pictures / "trees", "--model", target, "--width", 8)
+    assert late.code == 2
+    assert "--width is chosen when a model is made" in late.err
 
 
 def test_learn_tells_machines_the_same(cli, pictures, pets):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -263,7 +264,7 @@ def test_a_share_of_what_remains_never_fills_the_network():
     for subnetwork in learner.subnetworks:
         union |= subnetwork.mask
         free.append(int((~union).sum()))
-    new = [before - after for before, after in zip(free, free[1:], strict=False)]
+    new = [before - after for before, after in itertools.pairwise(free)]
     assert new == [max(1, int(0.3 * left)) for left in free[:-1]]
     assert free[-1] > 0
 

@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,10 +29,12 @@ def learn(
     model: ModelPath,
     task: Annotated[str | None, typer.Option(help="Name of the task; default: the folder's name.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Times each picture is shown; default: by their number.")] = None,
-    size: Annotated[int, typer.Option(help="Side of the pictures in pixels, for a new model.")] = 64,
+    size: Annotated[int | None, typer.Option(help="Side of the pictures in pixels, for a new model: 64.")] = None,
     width: Annotated[int | None, typer.Option(help="Width of the network, for a new model; more holds more.")] = None,
-    capacity: Annotated[float, typer.Option(help="Share of free neurons a task may take, for a new model.")] = 0.12,
-    seed: Annotated[int, typer.Option(help="For a new model.")] = 0,
+    capacity: Annotated[
+        float | None, typer.Option(help="Share of free neurons a task may take, for a new model: 0.12.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="For a new model.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Forget a task of this name first.")] = False,
     repeat_classes: Annotated[
         bool, typer.Option("--repeat-classes", help="Allow a class that another task has too.")
@@ -53,10 +55,13 @@ def learn(
         raise UserError(f"--epochs is at least 1; got {epochs}.")
     list_classes(pictures.expanduser().resolve())  # whatever is wrong with the folder, before anything is made
     new = not Store(model).exists()
+    first: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed}
     if new:
-        made = Model.create(model, size=size, width=width, capacity=capacity, seed=seed, device=device)
+        made = Model.create(model, device=device, **{name: value for name, value in first.items() if value is not None})
     else:
         made = Model.open(model, device=device)
+        if given := [name for name, value in first.items() if value is not None]:
+            raise UserError(f"--{given[0]} is chosen when a model is made, and {model} exists already. Leave it out.")
     with Bar(quiet=as_json) as bar:
         learned = made.learn(
             pictures, task, epochs=epochs, replace=replace, repeat_classes=repeat_classes, progress=bar

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import warnings
 from pathlib import Path
 
@@ -23,6 +24,8 @@ def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.u
             warnings.simplefilter("ignore")  # odd metadata are no concern of ours
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file) as image:
+                if image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+                    raise Image.DecompressionBombError  # warnings belong to all threads, so they may pass unseen
                 image.draft(None, (2 * size, 2 * size))  # large JPEGs decode at a fraction of their size
                 return squared(ImageOps.exif_transpose(image), name, size)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
