@@ -126,3 +126,13 @@ def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capaci
     assert any(isinstance(module, nn.BatchNorm2d) for module in small.modules()), "the original is untouched"
     with torch.no_grad():
         torch.testing.assert_close(plain(images), small(images), rtol=1e-4, atol=1e-5)
+
+
+def test_features_come_in_the_order_of_the_dense_network():
+    network, images, neurons, mask, means, small, _ = cut("resnet", 0.3)
+    with torch.no_grad(), ablated(neurons, mask, means):
+        dense = network.body(images)
+    with torch.no_grad():
+        found = small.features(images)
+    moving = dense.std(0) > 1e-6
+    torch.testing.assert_close(found[:, found.std(0) > 1e-6], dense[:, moving], rtol=1e-4, atol=1e-5)

@@ -102,9 +102,18 @@ def _padded(x: Tensor, n: int) -> Tensor:
 class Compact(nn.Module):
     """The subnetwork as a module of its own: images → features of the live channels → logits of one head."""
 
-    def __init__(self, body: nn.Module, head: nn.Linear) -> None:
+    def __init__(self, body: nn.Module, head: nn.Linear, live: Indices) -> None:
         super().__init__()
         self.body, self.head = body, head
+        self.order: Tensor
+        self.register_buffer("order", live.argsort(), persistent=False)
+
+    def features(self, images: Tensor) -> Tensor:
+        """The live features in the order of the dense network, whatever order they have inside."""
+        return self.in_order(self.body(images))
+
+    def in_order(self, features: Tensor) -> Tensor:
+        return features.index_select(1, self.order)
 
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.head(self.body(images))
@@ -126,7 +135,7 @@ def compact(
         small = _rows_and_columns(head, rows, signal.live)
         _shifted(small, head(signal.constants[None]))
     assert isinstance(small, nn.Linear)
-    return Compact(cutter.finished(signal), small), [*cutter.links, _link(small, head, rows, signal.live)]
+    return Compact(cutter.finished(signal), small, signal.live), [*cutter.links, _link(small, head, rows, signal.live)]
 
 
 @torch.no_grad()

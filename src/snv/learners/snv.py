@@ -419,8 +419,8 @@ class SNV(Learner):
     def _answer(self, t: int, images: Images) -> tuple[Features, Logits, Tensor]:
         """Task t's specialist: its features, its class logits, and what it says of each rotation (if trained)."""
         specialist = self.specialist(t)
-        features = specialist.body(images)
-        logits = specialist.head(features)
+        inside = specialist.body(images)
+        features, logits = specialist.in_order(inside), specialist.head(inside)
         if not self.config.rotations:
             return features, logits, logits[None]
         others = [specialist(torch.rot90(images, r, (2, 3))) for r in range(1, 4)]
@@ -546,7 +546,7 @@ class SNV(Learner):
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
             specialist = self.specialist(t)
-            features.append(torch.cat([specialist.body(part) for part in images.split(EVALUATION_BATCH)]))
+            features.append(torch.cat([specialist.features(part) for part in images.split(EVALUATION_BATCH)]))
         for part in images.split(EVALUATION_BATCH):
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)

@@ -1,0 +1,58 @@
+"""All rules of class-incremental inference on the same trained networks: which specialist to believe.
+
+    python benchmarks/cil_rules.py RUN [RUN …]         (finished CIL runs of snv)
+
+Images are those of the test split, seen once after everything was chosen. The last line is JSON: percent right by rule,
+one number per run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+
+from snv.inference import RULES
+from snv.protocol.directory import RunDirectory
+from snv.protocol.value import open_run
+from snv.training.loop import Surroundings, prepared
+
+
+@torch.inference_mode()
+def right(path: Path) -> dict[str, float]:
+    """Percent of test images of all tasks that each rule answers right."""
+    run = open_run(path, None, lambda *_: None)
+    learner = run.learner
+    learner.load_state_dict(RunDirectory(path).newest()["learner"])
+    learner.network.eval()
+    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess)
+    rules = [name for name in RULES if name != "rotation" or learner.config.rotations]
+    found, n = dict.fromkeys(rules, 0), 0
+    for t in range(len(run.stream)):
+        for images, labels in prepared(run.stream.test(t), around, True):
+            evidence = learner.evidence(images)
+            for name in rules:
+                found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
+            n += len(labels)
+    return {name: 100 * count / n for name, count in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path)
+    by_rule: dict[str, list[float]] = defaultdict(list)
+    for path in parser.parse_args().runs:
+        for name, percent in right(path).items():
+            by_rule[name].append(percent)
+    print("| rule | ACC |\n|---|---|")
+    for name, values in sorted(by_rule.items(), key=lambda item: -statistics.mean(item[1])):
+        print(f"| `{name}` | {statistics.mean(values):.2f} |")
+    print(json.dumps(by_rule))
+
+
+if __name__ == "__main__":
+    main()
