@@ -90,6 +90,22 @@ def test_density_equals_the_mean_of_log_posteriors_written_as_loops():
         torch.testing.assert_close(found[b].double(), totals / counts, rtol=1e-4, atol=1e-4)
 
 
+def test_combined_adds_two_log_posteriors():
+    rng = torch.Generator().manual_seed(2)
+    labels = torch.arange(2).repeat(20)
+    statistics = [
+        measure(labels, [torch.randn(40, 3, generator=rng) for _ in range(t + 1)], torch.zeros(40, 2), 2)
+        for t in range(2)
+    ]
+    said = Evidence(
+        [torch.randn(4, 2, generator=rng) for _ in range(2)],
+        [torch.randn(4, 3, generator=rng) for _ in range(2)],
+        statistics,
+    )
+    expected = density(said) + torch.cat(said.logits, 1).log_softmax(1)
+    torch.testing.assert_close(RULES["combined"](said), expected)
+
+
 def test_few_images_of_many_features_still_have_a_precision():
     statistics = measure(torch.tensor([0, 1, 1]), [torch.randn(3, 40)], torch.randn(3, 2), 2)
     assert statistics.precision.isfinite().all()
@@ -123,4 +139,13 @@ def test_statistics_survive_as_a_state():
 
 
 def test_every_rule_is_listed():
-    assert set(RULES) == {"single-head", "concatenated", "max-prob", "energy", "energy-z", "rotation", "density"}
+    assert set(RULES) == {
+        "single-head",
+        "concatenated",
+        "max-prob",
+        "energy",
+        "energy-z",
+        "rotation",
+        "density",
+        "combined",
+    }

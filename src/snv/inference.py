@@ -129,6 +129,11 @@ def density(evidence: Evidence) -> Logits:
     return (total / times).to(features.dtype)
 
 
+def combined(evidence: Evidence) -> Logits:
+    """Two opinions with equal weight: the log-posteriors of `density` and of the logits side by side."""
+    return density(evidence) + concatenated(evidence).log_softmax(1)
+
+
 RULES: dict[str, Callable[[Evidence], Logits]] = {
     "single-head": single_head,
     "concatenated": concatenated,
@@ -137,6 +142,7 @@ RULES: dict[str, Callable[[Evidence], Logits]] = {
     "energy-z": energy_z,
     "rotation": rotation,
     "density": density,
+    "combined": combined,
 }
 
 

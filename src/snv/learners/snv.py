@@ -60,7 +60,7 @@ class SNVConfig:
     norm: Literal["per-task", "shared"] = "per-task"  # shared statistics drift, and old tasks with them
     answer: Literal["subnetwork", "whole"] = "subnetwork"  # what speaks for a task; the paper: the whole network
     scope: Literal["task", "seen"] = "task"  # classes in the CIL training softmax; the paper: one output matrix
-    rule: str = "density"  # of CIL inference: the best of `snv.inference.RULES` on validation images
+    rule: str = "combined"  # of CIL inference: the best of `snv.inference.RULES` on validation images
     rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
     cumulative: bool = True  # False: only the newest task stays frozen
     released: float = 0.0  # share of frozen weights let go at every task: an experiment that forgets
