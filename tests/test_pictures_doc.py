@@ -50,7 +50,7 @@ def test_every_command_of_the_page_runs_and_prints_lines_like_those_of_the_page(
             assert words(told.out) == words(printed), command
         elif arguments[0] == "predict":
             assert len(told.out.splitlines()) == len(printed.splitlines())
-    assert [task.name for task in Model.open("pets.snv").tasks] == ["water", "zoo"]
+    assert [task.name for task in Model.open("pets.snv").tasks] == ["water", "beach"]
 
 
 def test_the_page_shows_all_eight_commands():
