@@ -35,6 +35,8 @@ bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/valuation.py --quick
+	$(BIN)/python benchmarks/compact.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build
