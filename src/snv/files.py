@@ -50,8 +50,9 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
 
 def sweep(directory: Path) -> None:
     """Remove temporary files that a killed process left in ``directory`` (call it only while holding its lock)."""
-    for leftover in directory.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+    for pattern in (".*.tmp", ".tmp*"):  # ours, and those safetensors makes beside them
+        for leftover in directory.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -52,7 +52,7 @@ KILLED = {(method, scenario): 5 for method in ("sgd", "snv") for scenario in ("t
 }
 
 
-@pytest.mark.parametrize(("method", "scenario"), KILLED, ids="-".join)
+@pytest.mark.parametrize(("method", "scenario"), KILLED, ids=lambda part: part)
 def test_random_kills_leave_no_trace(method, scenario, tmp_path):
     """Twenty of two methods, one of them in stages, in both scenarios; two of every other method."""
     overrides = [*SETTINGS, f"method={method}", f"scenario={scenario}", "seed=3"]
