@@ -25,6 +25,7 @@ from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays, load_source
 from snv.errors import UserError
 from snv.learners import LEARNERS, Setting
+from snv.learners.base import learn_task
 from snv.networks import build_network
 from snv.protocol.meter import Meter
 from snv.training.loop import Surroundings, Training
@@ -63,14 +64,7 @@ def learn(learner, stream: TaskStream, t: int, meter: Meter) -> float:
     around = Surroundings(0, CPU, learner.setting.preprocess)
     start = time.perf_counter()
     with meter.timed("train"):
-        learner.begin_task(task)
-        index = 0
-        while (stage := learner.stage(task, index)) is not None:
-            learner.begin_stage(task, stage)
-            Training(learner, task, stage, around).run()
-            learner.end_stage(task, stage)
-            index += 1
-        learner.end_task(task)
+        learn_task(learner, task, around)
     took = time.perf_counter() - start
     task.close()
     return took

@@ -44,3 +44,18 @@ def small_model(path: Path | None = None, **options: object) -> Model:
 def contents(root: Path) -> dict[str, bytes]:
     """Every file of a directory."""
     return {str(file.relative_to(root)): file.read_bytes() for file in sorted(root.rglob("*")) if file.is_file()}
+
+
+def three_folders(root: Path) -> Path:
+    """Pictures of three tasks."""
+    for name, classes in {"birds": BIRDS, "fish": FISH, "trees": TREES}.items():
+        make_pictures(root / name, classes, 8)
+    return root
+
+
+def taught_model(path: Path, pictures: Path) -> Path:
+    """A model's directory with the first two tasks, to be copied."""
+    model = small_model(path)
+    for name in ("birds", "fish"):
+        model.learn(pictures / name, epochs=2)
+    return path

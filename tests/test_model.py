@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from drawn import BIRDS, FISH, TREES, contents, draw, make_pictures, small_model
+from drawn import BIRDS, FISH, TREES, contents, draw, make_pictures, small_model, taught_model, three_folders
 from snv import Model, SNVClassifier, UserError
 from snv.data.pictures import as_task, evened, read_dataset, read_folder
 from snv.files import cloned
@@ -25,20 +25,12 @@ QUICK = 2  # epochs
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("pictures")
-    for name, classes in NAMES.items():
-        make_pictures(root / name, classes, 8)
-    return root
+    return three_folders(tmp_path_factory.mktemp("pictures"))
 
 
 @pytest.fixture(scope="module")
 def taught(pictures, tmp_path_factory) -> Path:
-    """A directory with two tasks, to be copied."""
-    model = small_model(tmp_path_factory.mktemp("taught") / "pets.snv")
-    for name in ("birds", "fish"):
-        model.learn(pictures / name, epochs=QUICK)
-    assert model.path is not None
-    return model.path
+    return taught_model(tmp_path_factory.mktemp("taught") / "pets.snv", pictures)
 
 
 @pytest.fixture

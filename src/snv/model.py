@@ -38,9 +38,8 @@ from snv.data.pictures import (
 from snv.data.task import InMemory, Task
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
-from snv.flow import NORMS
 from snv.folding import folded
-from snv.learners.base import Setting
+from snv.learners.base import Setting, learn_task
 from snv.learners.snv import SNV, SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
 from snv.networks import Body, build_network
@@ -49,7 +48,7 @@ from snv.planner import Plan, plan, tasks_that_fit
 from snv.protocol.environment import resolve_device
 from snv.shapes import Features, Images, Logits, Pixels
 from snv.store import MANIFEST, Store, Stored
-from snv.subnetwork import Certificate, load_norm
+from snv.subnetwork import Certificate
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
 from snv.training.settings import TrainSettings
 
@@ -335,24 +334,17 @@ class Model:
 
         around = Surroundings(self.spec["seed"], learner.setting.device, learner.setting.preprocess, on_step=tell)
         with torch.random.fork_rng(devices=[]):
-            learner.begin_task(task)
-            index = 0
-            while (stage := learner.stage(task, index)) is not None:
-                learner.begin_stage(task, stage)
-                Training(learner, task, stage, around).run()
-                learner.end_stage(task, stage)
-                index += 1
-            learner.end_task(task)
+            learn_task(learner, task, around)
 
     def _judged(self, name: str, uid: int, task: Task, test: InMemory, n: int, start: float) -> TaskInfo:
         """Temperatures from validation pictures, accuracy and calibration from held-out ones."""
         assert isinstance(task.val, InMemory)
         block = task.block
-        own = temperature(self._logits(task.val.pixels, block), task.val.labels - block.start)
-        every = temperature(self._logits(task.val.pixels, None), task.val.labels)
+        least = 1.0 if len(task.val) < 50 else 0.0  # few pictures, all answered right, would make it overconfident
+        own = max(least, temperature(self._logits(task.val.pixels, block), task.val.labels - block.start))
+        every = max(least, temperature(self._logits(task.val.pixels, None), task.val.labels))
         held_out = self._logits(test.pixels, block)
         labels = test.labels - block.start
-        own, every = max(1.0, own) if len(task.val) < 50 else own, max(1.0, every) if len(task.val) < 50 else every
         return TaskInfo(
             name=name,
             uid=uid,
@@ -504,19 +496,9 @@ class Model:
         t = self._names().index(self.task(name).name)
         before = int(self.learner.frozen.sum())
         self.learner.forget(t)
-        self._replace_norm()
         del self._probes[self.tasks[t].uid]
         del self.tasks[t]
         return before - int(self.learner.frozen.sum())
-
-    def _replace_norm(self) -> None:
-        """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
-        if self.learner.subnetworks:
-            load_norm(self.learner.body, self.learner.subnetworks[-1].norm)
-            return
-        for module in self.learner.body.modules():
-            if isinstance(module, NORMS):
-                module.reset_parameters()
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
         """The course of the next tasks, and how many of them get a new neuron in every layer."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from drawn import BIRDS, FISH, TREES, contents, draw, make_pictures, small_model
+from drawn import FISH, TREES, contents, draw, make_pictures, taught_model, three_folders
 from snv import Model, store
 from snv.cli.main import main
 
@@ -30,19 +30,12 @@ FILES = ("model.json", "network", "task-0-birds", "task-1-fish")
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("pictures")
-    for name, classes in (("birds", BIRDS), ("fish", FISH), ("trees", TREES)):
-        make_pictures(root / name, classes, 8)
-    return root
+    return three_folders(tmp_path_factory.mktemp("pictures"))
 
 
 @pytest.fixture(scope="module")
 def taught(pictures, tmp_path_factory) -> Path:
-    model = small_model(tmp_path_factory.mktemp("taught") / "pets.snv")
-    for name in ("birds", "fish"):
-        model.learn(pictures / name, epochs=2)
-    assert model.path is not None
-    return model.path
+    return taught_model(tmp_path_factory.mktemp("taught") / "pets.snv", pictures)
 
 
 @pytest.fixture

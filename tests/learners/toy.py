@@ -7,8 +7,9 @@ import torch
 
 from snv.data import Preprocess, TaskStream, from_arrays
 from snv.learners import LEARNERS, Learner, Setting
+from snv.learners.base import learn_task
 from snv.networks import build_network
-from snv.training.loop import Surroundings, Training
+from snv.training.loop import Surroundings
 from snv.training.settings import TrainSettings
 
 
@@ -43,12 +44,5 @@ def around(learner: Learner) -> Surroundings:
 def learn(learner: Learner, stream: TaskStream, t: int) -> None:
     """One task, as the engine does it."""
     task = (stream.upto(t) if learner.sees == "all tasks" else stream.task(t)).without_test()
-    learner.begin_task(task)
-    index = 0
-    while (stage := learner.stage(task, index)) is not None:
-        learner.begin_stage(task, stage)
-        Training(learner, task, stage, around(learner)).run()
-        learner.end_stage(task, stage)
-        index += 1
-    learner.end_task(task)
+    learn_task(learner, task, around(learner))
     task.close()

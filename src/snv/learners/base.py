@@ -16,7 +16,7 @@ from snv.data.task import Split, Task
 from snv.files import State
 from snv.networks.head import Network
 from snv.shapes import Images, Labels, Logits
-from snv.training.loop import descend
+from snv.training.loop import Surroundings, Training, descend
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
 
@@ -131,6 +131,12 @@ class Learner:
         """Cross-entropy of each image within what `task_logits` gives."""
         return F.cross_entropy(logits.float(), labels - self._offset(), reduction="none")
 
+    def losses_within_task(self, logits: Logits, labels: Labels) -> Tensor:
+        """Cross-entropy among the current task's classes only, of logits over all classes seen."""
+        block = self.blocks[-1]
+        inside = logits[:, block.start : block.stop].float()
+        return F.cross_entropy(inside, labels - block.start, reduction="none")
+
     def n_right(self, logits: Logits, labels: Labels) -> Tensor:
         """How many images `task_logits` answers right."""
         return (logits.argmax(1) + self._offset() == labels).sum()
@@ -186,3 +192,20 @@ class Learner:
     def capacity(self) -> dict[str, float]:
         """CAP: share of the dense network's parameters, and of its neurons, that the tasks so far use together."""
         return {"parameters": 1.0, "neurons": 1.0}
+
+
+def learn_task(learner: Learner, task: Task, around: Surroundings) -> None:
+    """One task from beginning to end, without interruptions."""
+    learner.begin_task(task)
+    learn_stages(learner, task, around)
+    learner.end_task(task)
+
+
+def learn_stages(learner: Learner, task: Task, around: Surroundings) -> None:
+    """Every stage of a task that has begun."""
+    index = 0
+    while (stage := learner.stage(task, index)) is not None:
+        learner.begin_stage(task, stage)
+        Training(learner, task, stage, around).run()
+        learner.end_stage(task, stage)
+        index += 1

@@ -20,7 +20,7 @@ from snv.neurons import evaluating
 from snv.seeding import generator
 from snv.shapes import Images, Labels, Logits
 from snv.training.loop import EVALUATION_BATCH
-from snv.training.pull import Weights, copied, held, restored, weighted_distance
+from snv.training.pull import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.training.stage import Batch
 
 log = logging.getLogger(__name__)
@@ -78,10 +78,7 @@ class EWC(Learner):
     title = "EWC (elastic weight consolidation)"
     paper = "Kirkpatrick et al., 2017; online form of Schwarz et al., 2018"
     memory = "2 numbers per weight"
-    forgets: ClassVar[str] = (
-        "it holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
-        "rise above all others and every image is answered with a new class."
-    )
+    forgets = HOLDS_WEIGHTS_ONLY
     Config: ClassVar[type] = EWCConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -103,9 +103,7 @@ class LwF(Learner):
     def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
         if self.setting.scenario == "til" or self.config.ce_scope == "seen":
             return super().task_losses(logits, labels)
-        block = self.blocks[-1]
-        inside = logits[:, block.start : block.stop].float()
-        return F.cross_entropy(inside, labels - block.start, reduction="none")
+        return self.losses_within_task(logits, labels)
 
     def logits_of_still_body(self, images: Images) -> Logits:
         """What `task_logits` gives, without gradients in the body."""

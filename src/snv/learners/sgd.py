@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from snv.learners.base import Learner
@@ -30,6 +29,4 @@ class SGD(Learner):
     def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
         if self.setting.scenario == "til" or self.config.ce_scope == "seen":
             return super().task_losses(logits, labels)
-        block = self.blocks[-1]
-        inside = logits[:, block.start : block.stop].float()
-        return F.cross_entropy(inside, labels - block.start, reduction="none")
+        return self.losses_within_task(logits, labels)

@@ -12,7 +12,7 @@ from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.training.pull import Weights, copied, held, restored, weighted_distance
+from snv.training.pull import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.training.stage import Batch
 
 
@@ -45,10 +45,7 @@ class SI(Learner):
     title = "SI (synaptic intelligence)"
     paper = "Zenke, Poole and Ganguli, 2017"
     memory = "1 number per weight; 3 while it trains"
-    forgets: ClassVar[str] = (
-        "it holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
-        "rise above all others and every image is answered with a new class."
-    )
+    forgets = HOLDS_WEIGHTS_ONLY
     Config: ClassVar[type] = SIConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -17,6 +17,7 @@ from snv.compact import Compact, Link, compact, write_back
 from snv.data.task import Split, Task
 from snv.errors import UserError, unknown
 from snv.files import State
+from snv.flow import NORMS
 from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
 from snv.masks import Frozen, coverage_budget, frozen_rows, own_weights, select
@@ -488,8 +489,18 @@ class SNV(Learner):
             del later.means[t]
         starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
+        self._replace_norm()
         self._cut_out.clear()
         self._hold()
+
+    def _replace_norm(self) -> None:
+        """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
+        if self.subnetworks:
+            load_norm(self.body, self.subnetworks[-1].norm)
+            return
+        for module in self.body.modules():
+            if isinstance(module, NORMS):
+                module.reset_parameters()
 
     def capacity(self) -> dict[str, float]:
         counts = self.neurons.parameter_counts

@@ -16,6 +16,7 @@ from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import load_state
 from snv.learners import Learner
+from snv.learners.base import learn_stages
 from snv.networks.head import Specialist
 from snv.protocol.directory import RunDirectory
 from snv.protocol.run import Prepared, Progress, left_as_found, prepare
@@ -148,15 +149,11 @@ def _credited(plain: Step, learned: LearnedValues) -> Step:
 
 
 def _train_again(run: Prepared, data: Task, progress: Progress) -> None:
-    learner, index = run.learner, 0
+    learner = run.learner
 
     def tell(training: Training) -> None:
         n, at = len(training.train), training.progress
         progress("training again", at.epoch * n + at.images, training.settings.epochs * n)
 
     around = Surroundings(run.config.seed, learner.setting.device, run.preprocess, on_step=tell)
-    while (stage := learner.stage(data, index)) is not None:
-        learner.begin_stage(data, stage)
-        Training(learner, data, stage, around).run()
-        learner.end_stage(data, stage)
-        index += 1
+    learn_stages(learner, data, around)

@@ -9,11 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from snv.files import State
+from snv.flow import NORMS
 
 Weights: TypeAlias = dict[str, Tensor]
 """One tensor per parameter, by its name in the network."""
 
-NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
+HOLDS_WEIGHTS_ONLY = (
+    "it holds weights, not decisions: no image of an old class is seen again, so in CIL the logits of new classes "
+    "rise above all others and every image is answered with a new class."
+)
 
 
 def weighted_distance(now: Mapping[str, Tensor], anchor: Weights, importance: Weights) -> Tensor:
