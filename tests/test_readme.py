@@ -60,7 +60,7 @@ def test_every_method_has_a_row():
     from snv.learners import LEARNERS
 
     for name in LEARNERS:
-        assert f"| `{name}` |" in README
+        assert f"| [`{name}`](docs/methods/" in README
 
 
 def test_every_dataset_has_a_row():

@@ -59,6 +59,8 @@ PASSES = 45_000
 BATCH = 64
 LARGEST = 0.4
 """Share of neurons a task's subnetwork may have, so that it stays small enough to be worth cutting out."""
+DENSE_SHARE = 0.3
+"""Of the epochs, before neurons are chosen: so small a subnetwork wants them chosen well."""
 
 
 @dataclass(frozen=True)
@@ -584,7 +586,7 @@ def _learner(spec: Mapping[str, Any], own: nn.Module | None, device: str) -> SNV
     train = TrainSettings(precision="fp32")
     setting = Setting(network, "cil", train, preprocess, where, spec["seed"], n_tasks=1)
     try:
-        learner = SNV(setting, SNVConfig(capacity=spec["capacity"], largest=LARGEST))
+        learner = SNV(setting, SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE))
         learner.network.eval()
         if own is not None:
             _require_cuttable(learner)
