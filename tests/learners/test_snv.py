@@ -225,7 +225,7 @@ def test_released_weights_move_and_no_others():
 
 def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(caplog):
     stream = toy_stream(4)
-    learner = make("snv", "til", stream, capacity=0.5, size="top-k")
+    learner = make("snv", "til", stream, epochs=16, capacity=0.5, size="top-k")
     with caplog.at_level("INFO"):
         for t in range(4):
             learn(learner, stream, t)
