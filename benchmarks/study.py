@@ -1,10 +1,12 @@
 """Many runs, their records kept as small JSON files, one table: what `results/` is made with.
 
-    python benchmarks/study.py configs/mini-?il.toml --methods sgd snv --seeds 0 1 2 --out results/mini
+    python benchmarks/study.py configs/mini-?il.toml --methods sgd snv --seeds 0 1 2 \\
+        --tuned configs/mini-tuned.toml --out results/mini
     python benchmarks/study.py configs/ablations/score-*.toml --seeds 0 1 --set data.tasks=3 --out results/bakeoff
     python benchmarks/study.py --out results/mini          (only the table)
 
-A run that is finished is not repeated, one that was cut is continued; two of these can work on separate lists at once.
+``--tuned`` is a file of each method's own settings: [METHOD.SCENARIO.train] and [METHOD.SCENARIO.learner], such as were
+chosen on other seeds. A run that is finished is not repeated, one that was cut is continued; two of these can work on separate lists at once.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import itertools
 import json
 import statistics
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -25,8 +28,12 @@ from snv.protocol.run import run
 
 def runs(options: argparse.Namespace):
     """(name, config) of everything asked for that the method can do."""
+    tuned = tomllib.loads(options.tuned.read_text(encoding="utf-8")) if options.tuned else {}
     for seed, path, method in itertools.product(options.seeds, options.configs, options.methods or [None]):
         overrides = [*options.set, f"seed={seed}", *([f"method={method}"] if method else [])]
+        scenario = load_config(path).scenario
+        for table, settings in tuned.get(method, {}).get(scenario, {}).items():
+            overrides += [f"{table}.{name}={value}" for name, value in settings.items()]
         if method == "joint":
             overrides.append("learner.when=last")
         try:
@@ -76,6 +83,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=list(LEARNERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--set", nargs="+", default=[], help="overrides such as train.epochs=3")
+    parser.add_argument("--tuned", type=Path, help="a file of each method's own settings")
     parser.add_argument("--tag", default="", help="added to the names of the runs")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the run directories are")
     parser.add_argument("--out", type=Path, required=True, help="where records and table go")

@@ -117,6 +117,70 @@ def test_a_layer_that_cannot_be_cut_is_named():
         compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
 
 
+class Own(nn.Module):
+    """Someone's network: two convolutions, and ``join`` says what becomes of their maps."""
+
+    def __init__(self, join):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(3, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6, affine=False)
+        self.scale = nn.Parameter(torch.ones(6, 1, 1))
+        self.register_buffer("offset", torch.ones(6, 1, 1))
+        self.join = join
+
+    def forward(self, images):
+        return self.join(self, self.a(images), self.b(images)).mean((2, 3))
+
+
+REFUSED = {
+    "a parameter": (
+        lambda own, a, b: a * own.scale + b,
+        r"'mul' reads the network's tensor 'scale' itself.*Replace",
+    ),
+    "a buffer": (lambda own, a, b: a + (b - own.offset), r"'sub' reads the network's tensor 'offset' itself"),
+    "a weight": (lambda own, a, b: F.conv2d(a, own.scale[None]), r"reads the network's tensor 'scale' itself"),
+    "a new tensor": (lambda own, a, b: a + b * torch.ones(1), r"'mul' reads the network's tensor '_tensor_constant"),
+    "a scaled sum": (lambda own, a, b: torch.add(a, b, alpha=2), r"The operation 'add' cannot be cut out"),
+    "a broadcast": (lambda own, a, b: a + F.adaptive_avg_pool2d(b, 1), r"found \(6, 8, 8\) and \(6, 1, 1\)"),
+    "a bare norm": (lambda own, a, b: own.norm(a), "BatchNorm2d layers cannot be cut out, only .* with weights"),
+}
+
+
+@pytest.mark.parametrize(("join", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_cut_is_told_in_words(join, message):
+    body = Own(join).eval()
+    neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
+    mask, means = torch.ones(neurons.n, dtype=torch.bool), torch.zeros(neurons.n)
+    with pytest.raises(UserError, match=message):
+        compact(body, nn.Linear(6, 2), neurons, mask, means, (3, 8, 8))
+
+
+@pytest.mark.parametrize("moved", ["network", "head"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_small_network_is_where_the_dense_one_is(case, moved, monkeypatch):
+    """Another device that every machine has is "meta", whose tensors have no values, so no `if` can ask for them."""
+    network, images, neurons, mask, means, *_ = cut(case)
+    (network if moved == "network" else network.head(0)).to("meta")
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda _: False)
+    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    assert {x.device.type for x in [*small.parameters(), *small.buffers()]} == {"meta"}
+    assert small(images.to("meta")).shape == (12, 5)
+    assert small.features(images.to("meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_constants_take_the_type_of_the_weights_they_meet(case):
+    network, images, neurons, mask, means, *_ = cut(case)
+    network, images = network.double(), images.double()
+    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    assert {x.dtype for x in [*small.parameters(), *small.buffers()] if x.is_floating_point()} == {torch.float64}
+    with torch.no_grad(), ablated(neurons, mask, means):
+        expected = network(images, 0)
+    with torch.no_grad():
+        torch.testing.assert_close(small.eval()(images), expected)
+        torch.testing.assert_close(folded(small)(images), expected)
+
+
 @pytest.mark.parametrize("case", ["resnet", "resnet, stride 2", "resnet, 7x7", "convnet"])
 @pytest.mark.parametrize("capacity", [0.1, 0.3, 0.8])
 def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capacity):

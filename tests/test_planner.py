@@ -32,6 +32,12 @@ def test_a_share_of_what_remains_lasts_for_ever_in_smaller_steps():
     assert tasks_that_fit(1000, 0.2, remaining=True, least=100) == 4
 
 
+def test_every_task_takes_a_neuron_of_every_layer_while_there_are_any():
+    course = plan(100, 0.2, 6, remaining=True, least=18)
+    assert course.new == (20, 18, 18, 18, 18, 8)
+    assert course.full_after == 6
+
+
 def test_a_model_in_use_counts_what_it_has():
     assert plan(1000, 0.3, 3, used=400).used == (700, 1000, 1000)
     assert tasks_that_fit(1000, 0.3, used=400) == 2

@@ -24,6 +24,7 @@ from snv.tracing import graph_of
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
 ELEMENTWISE_MODULES = (nn.ReLU, nn.ReLU6, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.LeakyReLU, nn.ELU, nn.Hardswish)
+ELEMENTWISE_NAMES = ("relu", "relu_", "relu6", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "hardswish")
 POOLINGS = ("max_pool2d", "boolean_dispatch", "adaptive_avg_pool2d", "adaptive_max_pool2d")  # a constant stays itself
 
 
@@ -126,16 +127,17 @@ def compact(
     """The part of ``body`` and ``head`` that ``mask`` keeps, for images of ``shape``, and where its parts came from.
 
     ``neurons`` are those of ``body``, ``means`` the responses that neurons outside the mask are held at, before
-    normalisation. Norm layers are read in evaluation mode, as they are now.
+    normalisation. Norm layers are read in evaluation mode, as they are now. The result lives where ``head`` does.
     """
     cutter = _Cutter(body, neurons, mask, means, shape)
     with torch.no_grad():
         signal = cutter.cut()
         rows = torch.arange(head.out_features)
         small = _rows_and_columns(head, rows, signal.live)
-        _shifted(small, head(signal.constants[None]))
+        _shifted(small, head(signal.constants[None].to(head.weight)))
     assert isinstance(small, nn.Linear)
-    return Compact(cutter.finished(signal), small, signal.live), [*cutter.links, _link(small, head, rows, signal.live)]
+    whole = Compact(cutter.finished(signal), small, signal.live).to(head.weight.device)
+    return whole, [*cutter.links, _link(small, head, rows, signal.live)]
 
 
 @torch.no_grad()
@@ -154,14 +156,18 @@ def write_back(links: list[Link]) -> None:
 
 
 class _Cutter:
-    """Walks through the dense graph and builds the small one."""
+    """Walks through the dense graph and builds the small one.
+
+    Constants are where the dense network is, indices on the CPU: from there they reach into tensors of any device.
+    """
 
     def __init__(
         self, body: nn.Module, neurons: Neurons, mask: Mask, means: Tensor, shape: tuple[int, int, int]
     ) -> None:
         self.body, self.shape = body, shape
         self.players = {layer.module: layer for layer in neurons.layers}
-        self.mask, self.means = mask, means.detach()
+        weights = next(body.parameters(), means)
+        self.mask, self.means = mask.cpu(), means.detach().to(weights)
         self.parts = nn.Module()
         self.graph = fx.Graph()
         self.links: list[Link] = []
@@ -173,14 +179,16 @@ class _Cutter:
             match node.op:
                 case "placeholder":
                     channels = self.shape[0]
-                    nothing = torch.zeros(channels, device=self.means.device)
+                    nothing = self.means.new_zeros(channels)
                     images = self.graph.placeholder("images")
                     self.signals[node] = Signal(images, torch.arange(channels), nothing, self.shape[1:])
                 case "output":
                     return self.signals[node.args[0]]
+                case "get_attr":
+                    continue  # no signal; refused where it is read
                 case "call_module":
                     module = self.body.get_submodule(str(node.target))
-                    self.signals[node] = self._module(module, self.signals[node.args[0]])
+                    self.signals[node] = self._module(module, self._inputs(node)[0])
                 case _:
                     self.signals[node] = self._function(node)
         raise UserError("The network has no output, so nothing can be cut out of it.")
@@ -189,6 +197,17 @@ class _Cutter:
         self.graph.output(signal.node)
         return fx.GraphModule(self.parts, self.graph)
 
+    def _inputs(self, node: fx.Node) -> list[Signal]:
+        """The signals that a node reads."""
+        for parent in node.all_input_nodes:
+            if parent.op == "get_attr":
+                raise UserError(
+                    f"The operation {_name(node)!r} reads the network's tensor {parent.target!r} itself, and only what "
+                    "layers read can be cut out. Replace the two by a convolution, a linear layer or BatchNorm, or use "
+                    "the masked network instead."
+                )
+        return [self.signals[parent] for parent in node.all_input_nodes]
+
     def _module(self, module: nn.Module, x: Signal) -> Signal:
         match module:
             case nn.Conv2d() if module.groups == 1:
@@ -196,7 +215,7 @@ class _Cutter:
                 return self._layer(module, x, shift, tuple(shift.shape[2:]))
             case nn.Linear() if not x.size:
                 return self._layer(module, x, module(x.constants[None]), ())
-            case nn.BatchNorm1d() | nn.BatchNorm2d():
+            case nn.BatchNorm1d() | nn.BatchNorm2d() if module.affine and module.track_running_stats:
                 return self._norm(module, x)
             case nn.MaxPool2d() | nn.AdaptiveAvgPool2d() | nn.AdaptiveMaxPool2d() | nn.Identity():
                 size = module(torch.zeros(1, 1, *x.size, device=x.constants.device)).shape[2:] if x.size else ()
@@ -205,7 +224,7 @@ class _Cutter:
                 return replace(x, node=self._call(module, x.node), constants=_silenced(module(x.constants), x.live))
         raise UserError(
             f"{type(module).__name__} layers cannot be cut out, only convolutions without groups, linear layers, "
-            "BatchNorm, pooling and element-wise functions. Use the masked network instead."
+            "BatchNorm with weights and statistics, pooling and element-wise functions. Use the masked network instead."
         )
 
     def _layer(self, module: nn.Conv2d | nn.Linear, x: Signal, shift: Tensor, size: tuple[int, ...]) -> Signal:
@@ -213,10 +232,10 @@ class _Cutter:
         layer = self.players.get(module)
         if layer is None:
             kept = torch.arange(len(module.weight))
-            constants = torch.zeros(len(module.weight), device=x.constants.device)
+            constants = x.constants.new_zeros(len(module.weight))
         else:
             kept = self.mask[layer.neurons].nonzero()[:, 0]
-            constants = _silenced(self.means[layer.responses].to(x.constants), kept)
+            constants = _silenced(self.means[layer.responses], kept)
         if len(kept) == 0 or len(x.live) == 0:
             raise UserError(
                 f"The mask cuts the network in two: {layer.name if layer else 'a layer'} keeps {len(kept)} neurons and "
@@ -231,7 +250,7 @@ class _Cutter:
         return Signal(self._call(part, x.node), kept, constants, size)
 
     def _norm(self, norm: BatchNorm, x: Signal) -> Signal:
-        small = type(norm)(len(x.live), norm.eps, norm.momentum).to(norm.weight.device)
+        small = type(norm)(len(x.live), norm.eps, norm.momentum).to(norm.weight)
         for name in ("weight", "bias", "running_mean", "running_var"):
             getattr(small, name).copy_(getattr(norm, name)[x.live])
         self.links.append(Link(small, norm, x.live))
@@ -241,21 +260,21 @@ class _Cutter:
 
     def _function(self, node: fx.Node) -> Signal:
         """Additions, element-wise functions and poolings that are no modules."""
-        inputs = [self.signals[parent] for parent in node.all_input_nodes]
-        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-        if node.target in (operator.add, operator.iadd, torch.add) and len(inputs) == 2:
+        inputs, name = self._inputs(node), _name(node)
+        if node.target in (operator.add, operator.iadd, torch.add) and len(inputs) == 2 and not node.kwargs:
             return self._sum(*inputs)
         x = inputs[0]
-        if name in ("relu", "relu_", "gelu", "silu", "tanh", "sigmoid", "leaky_relu") and len(inputs) == 1:
-            function: Callable[..., Tensor] = getattr(F, name.rstrip("_"), None) or getattr(torch, name.rstrip("_"))
-            made = self.graph.call_function(function, (x.node,))
+        if (function := elementwise(node, self.body)) is not None:
+            args, kwargs = _settings(node)
+            made = self.graph.create_node(node.op, node.target, (x.node, *args), kwargs)
             return replace(x, node=made, constants=_silenced(function(x.constants), x.live))
         if name == "mean" and _over_positions(node) and x.size:
             return replace(x, node=self.graph.call_method("mean", (x.node, (2, 3))), size=())
         if name in POOLINGS:
             pool: Any = node.target
-            size = pool(torch.zeros(1, 1, *x.size, device=x.constants.device), *node.args[1:], **node.kwargs).shape[2:]
-            made = self.graph.call_function(pool, (x.node, *node.args[1:]), node.kwargs)
+            args, kwargs = _settings(node)
+            size = pool(torch.zeros(1, 1, *x.size), *args, **kwargs).shape[2:]
+            made = self.graph.call_function(pool, (x.node, *args), kwargs)
             return replace(x, node=made, size=tuple(size))
         if name in ("flatten", "view", "reshape") and x.size:
             return self._flat(x)
@@ -271,14 +290,44 @@ class _Cutter:
     def _sum(self, a: Signal, b: Signal) -> Signal:
         if len(b.node.users) > len(a.node.users):  # what is used elsewhere comes first, so that the other can be folded
             a, b = b, a
+        shapes = [(len(x.constants), *x.size) for x in (a, b)]
+        if shapes[0] != shapes[1]:
+            raise UserError(
+                f"A sum of signals of different shapes cannot be cut out; found {shapes[0]} and {shapes[1]}. "
+                "Give them the same shape or use the masked network instead."
+            )
         merge = Merge(a, b)
         constants = _silenced(a.constants + b.constants, merge.live)
         return Signal(self._call(merge, a.node, b.node), merge.live, constants, a.size)
 
     def _call(self, part: nn.Module, *inputs: fx.Node) -> fx.Node:
-        name = f"part{len(list(self.parts.children()))}"
+        name = f"part{len(self.parts._modules)}"  # children() would count a module that is called twice once
         self.parts.add_module(name, part)
         return self.graph.call_module(name, inputs)
+
+
+def elementwise(node: fx.Node, body: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """The function that a node of ``body`` applies to every element, with its settings; None if it is another node."""
+    target: Any = node.target
+    if node.op == "call_module":
+        module = body.get_submodule(target)
+        return module if isinstance(module, ELEMENTWISE_MODULES) else None
+    if _name(node) not in ELEMENTWISE_NAMES or len(node.all_input_nodes) != 1:
+        return None
+    args, kwargs = _settings(node)
+    if node.op == "call_method":
+        return lambda x: getattr(x, target)(*args, **kwargs)
+    return lambda x: target(x, *args, **kwargs)
+
+
+def _name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def _settings(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call besides the signal it reads, by position and by name."""
+    by_position = tuple(x for x in node.args if not isinstance(x, fx.Node))
+    return by_position, {name: x for name, x in node.kwargs.items() if not isinstance(x, fx.Node)}
 
 
 def _places(signal: Signal) -> Indices:
@@ -303,7 +352,7 @@ def _rows_and_columns(module: nn.Conv2d | nn.Linear, rows: Indices, columns: Ind
     weight = module.weight.detach()[rows][:, columns]
     small: nn.Conv2d | nn.Linear
     if isinstance(module, nn.Linear):
-        small = nn.Linear(len(columns), len(rows), device=weight.device)
+        small = nn.Linear(len(columns), len(rows), device=weight.device, dtype=weight.dtype)
     else:
         kernel, stride, padding, dilation = module.kernel_size, module.stride, module.padding, module.dilation
         small = nn.Conv2d(
@@ -315,6 +364,7 @@ def _rows_and_columns(module: nn.Conv2d | nn.Linear, rows: Indices, columns: Ind
             dilation,  # type: ignore[arg-type]
             padding_mode=module.padding_mode,
             device=weight.device,
+            dtype=weight.dtype,
         )
     small.weight.data = weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight.clone()
     return small

@@ -81,7 +81,15 @@ class RunConfig:
 
 
 def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
-    """A dataclass from plain values: unknown keys and wrong types are refused with one sentence."""
+    """A dataclass from plain values: unknown keys and wrong types are refused with one sentence.
+
+    A class with ``presets`` takes ``preset = "name"`` too: many settings at once, each of which may still be given.
+    """
+    presets: Mapping[str, Mapping[str, Any]] = getattr(kind, "presets", {})
+    if presets and (preset := values.get("preset")) is not None:
+        if preset not in presets:
+            raise unknown("preset", str(preset), presets)
+        values = {**presets[preset], **{key: value for key, value in values.items() if key != "preset"}}
     _check_keys(kind, values, where)
     try:
         return TypeAdapter(kind).validate_python(dict(values))

@@ -3,7 +3,8 @@
 Three things cost a small network more time than its multiplications. Norm layers are taken in by the layer before them.
 A sum of signals with different channels becomes a plain addition, once both come with all of its channels, zero where
 they have nothing to add. And what constant neurons contribute, a map behind a padded convolution, is what a channel
-of ones would contribute through taps of its own: one channel of ones travels along, and the map is gone.
+of ones would contribute through taps of its own: one channel of ones travels along, and the map is gone. An activation
+may turn the ones into another constant; the taps are divided by it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, fx, nn
 
-from snv.compact import BatchNorm, Compact, Merge, Shifted
+from snv.compact import BatchNorm, Compact, Merge, Shifted, elementwise
 
 Node: TypeAlias = Any  # of torch.fx, whose arguments may be anything
+
+LARGE = 16.0
+"""GELU, SiLU and the like give it back, where they would turn a 1 into less at every step, down to nothing."""
 
 
 @torch.no_grad()
@@ -43,6 +47,7 @@ class _Folding:
         self.small = small
         self.body: Any = small.body
         self.ones: dict[Node, int] = {}  # where a signal has its channel of ones
+        self.one = 1.0 if self._stays(1.0) else LARGE
 
     def fold(self) -> None:
         for node in self._nodes(BatchNorm):
@@ -50,12 +55,19 @@ class _Folding:
                 self._take_in_norm(node)
         sums = self._nodes(Merge)
         flat = any("flatten" in str(node.target) for node in self.body.graph.nodes)
-        if flat or not all(self._is_own(node.args[1]) for node in sums):
+        if flat or self._nodes(BatchNorm) or not all(self._is_own(node.args[1]) for node in sums):
             return  # a network of another build: what follows would have to move channels that others read
+        if sums and not (self._follow_each_other(sums) and self._stays(0.0)):
+            return  # what a signal grows by for a sum has to be zero when it gets there, and no other sum may find it
         for node in sums:
             self._take_in_sum(node)
         for node in self._nodes(Shifted):
             self._take_in_map(node)
+
+    def _stays(self, value: float) -> bool:
+        """Whether every activation gives ``value`` back."""
+        functions = [elementwise(node, self.body) for node in self.body.graph.nodes]
+        return all(float(f(torch.tensor([value]))) == value for f in functions if f is not None)
 
     def _nodes(self, kind: Any) -> list[Node]:
         calls = [node for node in self.body.graph.nodes if node.op == "call_module"]
@@ -105,13 +117,14 @@ class _Folding:
             self._append(node.args[0], 0.0, told=node)
 
     def _take_in_map(self, node: Node) -> None:
-        """taps become the weights that read the channel of ones."""
+        """taps become the weights that read the channel of ones, divided by what the ones are there."""
         part, source = self._part(node), node.args[0]
         place = self._place_of_ones(source)
         if place is None:
             return
         layer = part.layer
-        layer.weight[:, place] += part.taps[:, 0]
+        arriving = self._on_arrival(source, layer.weight.new_tensor([self.one]))
+        layer.weight[:, place] += part.taps[:, 0] / arriving
         layer.bias += part.base
         setattr(self.body, node.target, layer)
 
@@ -122,18 +135,41 @@ class _Folding:
             return None
         if origin not in self.ones:
             self.ones[origin] = self._width(origin)
-            self._append(node, 1.0)
+            self._append(node, self.one)
         return self.ones[origin]
 
-    # ---- one more channel
+    def _on_arrival(self, node: Node, value: Tensor) -> Tensor:
+        """What a constant channel of a signal has become on its way from the layer that makes it."""
+        for step in reversed(self._way(node)):
+            function = elementwise(step, self.body)
+            value = value if function is None else function(value)
+        return value
+
+    # ---- where a signal comes from
+
+    def _way(self, node: Node) -> list[Node]:
+        """From a signal back to the layer that gives it its first channels, or to the images."""
+        way = [node]
+        while self._layer(way[-1]) is None and way[-1].op != "placeholder":
+            way.append(way[-1].args[0])
+        return way
 
     def _origin(self, node: Node) -> Node | None:
         """The layer that gives a signal its first channels."""
-        while self._layer(node) is None:
-            if node.op == "placeholder":
-                return None
-            node = node.args[0]
-        return node
+        origin = self._way(node)[-1]
+        return None if origin.op == "placeholder" else origin
+
+    def _follow_each_other(self, sums: list[Node]) -> bool:
+        """Whether of the sums that grow from one layer each reads the one before it."""
+        last: dict[Node, Node] = {}
+        for node in sums:
+            way = self._way(node)
+            if last.setdefault(way[-1], node) not in way:
+                return False
+            last[way[-1]] = node
+        return True
+
+    # ---- one more channel
 
     def _width(self, node: Node) -> int:
         return int(self._layer(node).weight.shape[0])

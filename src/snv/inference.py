@@ -49,12 +49,15 @@ class Statistics:
         }
 
     @staticmethod
-    def from_state(state: State) -> Statistics:
+    def from_state(state: State, device: torch.device | None = None) -> Statistics:
         rows, columns = _triangle(state["features"])
         covariance = torch.zeros(state["features"], state["features"]).to(state["covariance"])
         covariance[rows, columns] = state["covariance"]
         covariance[columns, rows] = state["covariance"]
-        return Statistics(state["energy"], state["rotation"], list(state["means"]), covariance)
+        energy, rotation, covariance, *means = (
+            x.to(device) for x in (state["energy"], state["rotation"], covariance, *state["means"])
+        )
+        return Statistics(energy, rotation, means, covariance)
 
 
 def _triangle(n: int) -> tuple[Tensor, Tensor]:

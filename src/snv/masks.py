@@ -28,28 +28,33 @@ def select(
     A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
     the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
     Neurons in ``free`` (frozen ones, when reuse costs nothing) all come along, or the best of them if that would make
-    more than ``largest`` in all. Neurons in ``barred`` are never chosen.
+    more than ``largest`` in all. Neurons in ``barred`` are never chosen. Only one for each layer may exceed a limit.
     """
     order = torch.argsort(values, descending=True, stable=True)
     order = order if barred is None else order[~barred[order]]
     costly = torch.ones(len(values), dtype=torch.bool) if free is None else ~free
-    chosen = _best(order[costly[order]], layer_of, budget, layer_share)
+    limit = len(values) if largest is None else largest
+    nothing = torch.zeros(len(values), dtype=torch.bool)
+    chosen = _add(nothing, order[costly[order]], layer_of, min(budget, limit), layer_share)
     if free is not None:
-        room = len(values) if largest is None else max(0, largest - int(chosen.sum()))
-        chosen |= _best(order[free[order]], layer_of, room, layer_share)
+        chosen = _add(chosen, order[free[order]], layer_of, max(0, limit - int(chosen.sum())), layer_share)
     return chosen
 
 
-def _best(order: Indices, layer_of: Indices, budget: int, layer_share: float) -> Mask:
-    """At most ``budget`` of ``order``, best first: every layer's share of its own best, then globally."""
-    n = len(layer_of)
-    chosen = torch.zeros(n, dtype=torch.bool)
+def _add(chosen: Mask, order: Indices, layer_of: Indices, budget: int, layer_share: float) -> Mask:
+    """``budget`` more of ``order``: one for a layer without any, each layer's share of its own best, then globally."""
+    needed, shared = chosen.clone(), chosen.clone()
     for layer in range(int(layer_of.max()) + 1):
-        quota = math.floor(layer_share * budget * int((layer_of == layer).sum()) / n)
-        chosen[order[layer_of[order] == layer][: max(1, quota)]] = True
-    rest = order[~chosen[order]]
-    chosen[rest[: max(0, budget - int(chosen.sum()))]] = True
-    return chosen
+        inside = layer_of == layer
+        quota = math.floor(layer_share * budget * int(inside.sum()) / len(layer_of))
+        best = order[inside[order]]
+        needed[best[: 0 if bool(chosen[inside].any()) else 1]] = True
+        shared[best[:quota]] = True
+    after, limit = needed.clone(), int(chosen.sum()) + budget
+    for wanted in (order[shared[order]], order):
+        rest = wanted[~after[wanted]]
+        after[rest[: max(0, limit - int(after.sum()))]] = True
+    return after
 
 
 def coverage_budget(values: Values, share: float) -> int:

@@ -8,6 +8,7 @@ model.verify()
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import time
@@ -506,8 +507,8 @@ class Model:
         """The course of the next tasks, and how many of them get a new neuron in every layer."""
         neurons, used = self.learner.neurons, int(self.learner.frozen.sum())
         share = self.spec["capacity"] if capacity is None else capacity
-        course = plan(neurons.n, share, tasks, used=used, remaining=True)
         least = len(neurons.layers)
+        course = plan(neurons.n, share, tasks, used=used, remaining=True, least=least)
         return course, tasks_that_fit(neurons.n, share, used=used, remaining=True, least=least)
 
     def audit(self) -> list[tuple[str, str, tuple[int, ...], int, str]]:
@@ -519,8 +520,11 @@ class Model:
         return rows
 
     def compact(self, name: str) -> Compact:
-        """The task's subnetwork as a small module of its own: standardised images in, logits of the task out."""
-        return self.learner.specialist(self._names().index(self.task(name).name))
+        """The task's subnetwork as a small module of its own: standardised images in, logits of the task out.
+
+        It is a copy: train it or change it, and the model stays what it is.
+        """
+        return copy.deepcopy(self.learner.specialist(self._names().index(self.task(name).name)))
 
     def deployable(self, name: str, fold: bool = True) -> nn.Module:
         """The same for pictures as RGB in [0, 1], (b, c, size, size), norm layers folded in: what `export` writes."""
@@ -618,7 +622,7 @@ def _tried(own: nn.Module, shape: tuple[int, int, int]) -> int:
 
 def _require_cuttable(learner: SNV) -> None:
     """Find out now whether subnetworks can be cut out of a user's module."""
-    head = nn.Linear(learner.body.n_features, 2)
+    head = nn.Linear(learner.body.n_features, 2, device=learner.setting.device)
     everything = torch.ones(learner.neurons.n, dtype=torch.bool)
     responses = sum(layer.n * layer.width for layer in learner.neurons.layers)
     compact(learner.body, head, learner.neurons, everything, torch.zeros(responses), learner.setting.preprocess.shape)

@@ -35,12 +35,19 @@ class Plan:
 
 
 def plan(
-    n_neurons: int, capacity: float, tasks: int, overlap: float = 0.0, used: int = 0, remaining: bool = False
+    n_neurons: int,
+    capacity: float,
+    tasks: int,
+    overlap: float = 0.0,
+    used: int = 0,
+    remaining: bool = False,
+    least: int = 1,
 ) -> Plan:
     """What ``tasks`` more tasks freeze if each keeps ``capacity``·N neurons, a share ``overlap`` of them frozen before.
 
     ``used`` neurons are frozen already. The first task of an empty network has nothing to overlap with. With
-    ``remaining`` a task takes its share of the neurons still free instead.
+    ``remaining`` a task takes its share of the neurons still free instead. No task takes fewer than ``least``, such as
+    one in every layer, while there are so many.
     """
     if not 0 < capacity <= 1:
         raise UserError(f"capacity is the share of neurons a task keeps, in (0, 1]; got {capacity}. Try 0.1.")
@@ -51,7 +58,8 @@ def plan(
     new: list[int] = []
     for _ in range(tasks):
         frozen = used + sum(new)
-        new.append(min(_wanted(n_neurons, capacity, overlap, frozen, remaining), n_neurons - frozen))
+        wanted = max(least, _wanted(n_neurons, capacity, overlap, frozen, remaining))
+        new.append(min(wanted, n_neurons - frozen))
     return Plan(n_neurons, used, tuple(new))
 
 

@@ -33,8 +33,9 @@ class Subnetwork:
         return {"mask": self.mask, "means": self.means, "norm": self.norm}
 
     @staticmethod
-    def from_state(state: State) -> Subnetwork:
-        return Subnetwork(state["mask"], state["means"], state["norm"])
+    def from_state(state: State, device: torch.device | None = None) -> Subnetwork:
+        norm = {name: x.to(device) for name, x in state["norm"].items()}
+        return Subnetwork(state["mask"], state["means"].to(device), norm)
 
 
 def norm_state(body: nn.Module) -> dict[str, Tensor]:
@@ -72,13 +73,14 @@ class Certificate:
     """Two fingerprints taken when a task was frozen.
 
     ``tensors`` is a hash of everything the subnetwork reads, the same on every machine. ``logits`` is a hash of its
-    answers to probe images made from a seed, bit for bit the same on this machine at this number of threads.
+    answers to probe images made from a seed, bit for bit the same on such a machine at this number of threads.
     """
 
     tensors: str
     logits: str
     threads: int
     seed: int  # of the probe images
+    machine: str = ""  # what adds in which order besides: instructions and version of PyTorch
 
 
 @torch.inference_mode()
@@ -87,7 +89,14 @@ def certify(
 ) -> Certificate:
     """The fingerprints of a task's subnetwork as it is now."""
     logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
-    return Certificate(tensor_hash(head, neurons, subnetwork), _hash(logits), torch.get_num_threads(), seed)
+    tensors = tensor_hash(head, neurons, subnetwork)
+    return Certificate(tensors, _hash(logits), torch.get_num_threads(), seed, machine_of(logits.device))
+
+
+def machine_of(device: torch.device) -> str:
+    """Where sums come out the same to the last bit, as far as one can know."""
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return f"torch {torch.__version__}, {device.type} {kind}"
 
 
 def probe_logits(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from test_learner_contract import assert_same
 from toy import around, learn, make, toy_stream
 
+from snv.config import load_config
 from snv.files import cloned
 from snv.learners.joint import losses_by_own_head
 from snv.protocol.evaluate import accuracy
-from snv.training.loop import Training
+from snv.protocol.run import run
+from snv.training.loop import prepared
 
 
 @pytest.mark.parametrize("scenario", ["til", "cil"])
@@ -45,6 +51,18 @@ def test_in_TIL_other_heads_are_untouched_but_the_body_moves():
     assert any(not torch.equal(after[k], v) for k, v in before.items() if k.startswith("body"))
 
 
+def test_in_TIL_too_SGD_forgets():
+    stream = toy_stream()
+    learner = make("sgd", "til", stream, epochs=20)
+    images, labels = next(prepared(stream.test(0), around(learner), False))
+    losses = []
+    for t in range(3):
+        learn(learner, stream, t)
+        learner.network.eval()
+        losses.append(float(F.cross_entropy(learner.logits(images, stream.blocks[0]).detach(), labels)))
+    assert losses[0] < losses[1] < losses[2]
+
+
 def test_in_CIL_old_heads_do_move():
     stream = toy_stream()
     learner = make("sgd", "cil", stream)
@@ -65,6 +83,18 @@ def test_training_only_on_the_new_classes_is_another_method():
     assert not torch.equal(*results)
 
 
+def test_heads_outside_the_loss_do_not_decay():
+    stream = toy_stream()
+    for name, settings in (("sgd", {"ce_scope": "new"}), ("lwf", {"strength": 0.0})):
+        learner = make(name, "cil", stream, **settings)
+        decaying = dataclasses.replace(learner.setting.train, weight_decay=0.01)
+        learner.setting = dataclasses.replace(learner.setting, train=decaying)
+        learn(learner, stream, 0)
+        before = learner.network.heads[0].weight.detach().clone()
+        learn(learner, stream, 1)
+        assert torch.equal(before, learner.network.heads[0].weight)
+
+
 def test_the_joint_loader_holds_exactly_the_images_of_all_tasks_so_far():
     stream = toy_stream()
     for t in range(3):
@@ -82,6 +112,34 @@ def test_Joint_starts_every_step_from_the_same_weights():
     fresh.begin_task(stream.upto(0))
     body = {k: v for k, v in learner.network.state_dict().items() if not k.startswith("heads.1")}
     assert_same(body, dict(fresh.network.state_dict()))
+
+
+def test_what_Joint_learns_does_not_depend_on_the_steps_before():
+    stream = toy_stream()
+    every, last = make("joint", "cil", stream), make("joint", "cil", stream, when="last")
+    for t in range(3):
+        learn(every, stream, t)
+        learn(last, stream, t)
+    assert_same(every.state_dict(), last.state_dict())
+
+
+def test_Joint_that_waits_has_nothing_to_evaluate_before_the_end(tmp_path):
+    overrides = ["method=joint", "learner.when=last", "data.tasks=3", "data.classes=6", "train.epochs=2"]
+    record = run(load_config(None, overrides), tmp_path / "run")
+    assert np.isnan(record.accuracy[:2]).all()
+    assert record.metrics["ACC"] > 0
+    assert [record.metrics[name] for name in ("AvgAcc", "BWT", "FWT", "forgetting", "PS")] == [None] * 5
+
+
+def test_knowing_the_task_is_never_worse_for_Joint():
+    stream = toy_stream()
+    final = []
+    for scenario in ("til", "cil"):
+        learner = make("joint", scenario, stream, epochs=20)
+        for t in range(3):
+            learn(learner, stream, t)
+        final.append(sum(accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(3)))
+    assert final[0] >= final[1]
 
 
 def test_Joint_does_not_forget_where_SGD_does():
@@ -104,20 +162,14 @@ def test_in_TIL_every_image_is_scored_within_its_own_head():
     torch.testing.assert_close(losses, expected)
 
 
-def test_a_future_head_never_receives_a_gradient():
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_a_head_outside_the_task_receives_no_gradient(scenario):
     stream = toy_stream()
-    learner = make("sgd", "til", stream)
-    learn(learner, stream, 0)
-    images = torch.randn(4, 1, 8, 8)
-    learner.network.eval()
-    before = learner.logits(images, stream.blocks[2])
-    assert len(learner.network.heads) == 1
-    task = stream.task(1).without_test()
-    learner.begin_task(task)
-    stage = learner.stage(task, 0)
-    Training(learner, task, stage, around(learner)).run()
-    learner.begin_task(stream.task(2).without_test())
-    head = learner.network.heads[2]
-    fresh = learner.network.fresh_head(stream.blocks[2].start, 2)
-    assert torch.equal(head.weight, fresh.weight)
-    assert before.shape == (4, 2)
+    learner = make("sgd", scenario, stream)
+    for t in range(2):
+        learner.begin_task(stream.task(t).without_test())
+    future = learner.network.fresh_head(stream.blocks[2].start, 2)
+    learner.network.heads.append(future)  # as a network with all its heads from the start would have it
+    learner.task_logits(torch.randn(4, 1, 8, 8))[:, : learner.blocks[-1].stop].sum().backward()
+    received = [head.weight.grad is not None and bool(head.weight.grad.any()) for head in learner.network.heads]
+    assert received == ([False, True, False] if scenario == "til" else [True, True, False])

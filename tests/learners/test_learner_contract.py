@@ -11,6 +11,7 @@ from toy import around, learn, make, toy_stream
 
 from snv.files import cloned, load_state, save_state
 from snv.learners import LEARNERS
+from snv.networks.head import bytes_of
 from snv.protocol.evaluate import accuracy
 
 CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.scenarios]
@@ -77,13 +78,37 @@ def test_a_prediction_changes_nothing(name, scenario):
 
 
 def test_no_image_of_a_task_can_be_reached_once_it_is_over_unless_a_memory_is_declared(name, scenario):
-    if LEARNERS[name].stores_images:
-        pytest.skip("declares that it keeps images")
     stream = toy_stream()
-    learner = make(name, scenario, stream)
+    buffer = {"buffer": 7} if hasattr(LEARNERS[name].Config, "buffer") else {}
+    learner = make(name, scenario, stream, **buffer)
     learn(learner, stream, 0)
-    pixels = {id(x) for x in reachable(learner) if isinstance(x, torch.Tensor) and x.dtype == torch.uint8}
-    assert not pixels
+    tensors = [x for x in reachable(learner) if isinstance(x, torch.Tensor) and x.shape[-3:] == (1, 8, 8)]
+    images = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+    assert sum(images.values()) <= (7 * 64 if LEARNERS[name].stores_images else 0), "bytes of all pictures within reach"
+
+
+def test_what_is_kept_is_what_was_declared(name, scenario):
+    stream = toy_stream()
+    learner = make(name, scenario, stream, **({"buffer": 20} if hasattr(LEARNERS[name].Config, "buffer") else {}))
+    at_first, declared = bytes_of(learner.network), learner.bytes_kept(stream.blocks[-1].stop)
+    most = 0
+    for t in range(3):
+        learn(learner, stream, t)
+        most = max(most, held(learner.state_dict()))
+    if learner.sees == "current task":
+        learner.begin_task(stream.task(0).without_test())  # some keep more while they train
+    most = max(most, held({k: v for k, v in learner.state_dict().items() if k != "targets"}))
+    heads = sum(bytes_of(head) for head in learner.network.heads)
+    assert most - at_first - heads <= 1.25 * declared + 64
+    assert most - at_first >= 0.5 * declared
+
+
+def held(state) -> int:
+    """Bytes of all tensors of a state."""
+    if isinstance(state, torch.Tensor):
+        return state.nbytes
+    parts = state.values() if isinstance(state, dict) else state if isinstance(state, list) else []
+    return sum(held(part) for part in parts)
 
 
 def test_a_stream_can_not_be_reached_from_a_learner_or_its_task(name, scenario):

@@ -123,19 +123,17 @@ class Learner:
         """What a step minimises."""
         return self.task_losses(self.task_logits(batch.images), batch.labels).mean()
 
+    def scope(self) -> range | None:
+        """The classes training compares: the current task's (TIL), or all seen, which is None (CIL)."""
+        return self.blocks[-1] if self.setting.scenario == "til" else None
+
     def task_logits(self, images: Images) -> Logits:
-        """Of all classes seen (CIL) or of the current task's head (TIL)."""
-        return self.logits(images, self.blocks[-1] if self.setting.scenario == "til" else None)
+        """Of the classes in `scope`; other heads get no gradient, not even one of zeros, which Adam would decay."""
+        return self.logits(images, self.scope())
 
     def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
         """Cross-entropy of each image within what `task_logits` gives."""
         return F.cross_entropy(logits.float(), labels - self._offset(), reduction="none")
-
-    def losses_within_task(self, logits: Logits, labels: Labels) -> Tensor:
-        """Cross-entropy among the current task's classes only, of logits over all classes seen."""
-        block = self.blocks[-1]
-        inside = logits[:, block.start : block.stop].float()
-        return F.cross_entropy(inside, labels - block.start, reduction="none")
 
     def n_right(self, logits: Logits, labels: Labels) -> Tensor:
         """How many images `task_logits` answers right."""
@@ -148,9 +146,19 @@ class Learner:
 
     def _offset(self) -> int:
         """The first class that `task_logits` speaks of."""
-        return self.blocks[-1].start if self.setting.scenario == "til" else 0
+        scope = self.scope()
+        return 0 if scope is None else scope.start
+
+    def work(self, batch: Batch) -> str:
+        """A name for steps of this stage that cost the same, where not all do."""
+        return ""
 
     # ---- prediction
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether there is anything to evaluate."""
+        return True
 
     def logits(self, images: Images, block: range | None) -> Logits:
         """Scores of the classes of ``block`` (TIL: the task is known), or of all classes seen (CIL: None).
@@ -175,8 +183,8 @@ class Learner:
 
     # ---- what is kept
 
-    def bytes_kept(self) -> int:
-        """About how much a checkpoint holds besides the network, once all tasks are learned."""
+    def bytes_kept(self, n_classes: int) -> int:
+        """About the most a checkpoint holds besides `network` as it is at first, when ``n_classes`` are learned."""
         return 0
 
     def state_dict(self) -> State:

@@ -119,8 +119,12 @@ class DER(Learner):
         rng = batch.rng("augment replay") if settings.augment else None
         return self.setting.preprocess(pixels, self.setting.device, rng, settings.channels_last)
 
-    def bytes_kept(self) -> int:
-        return self.buffer.capacity * math.prod(self.setting.preprocess.shape)
+    def work(self, batch: Batch) -> str:
+        return "" if len(self.buffer) else "empty buffer"
+
+    def bytes_kept(self, n_classes: int) -> int:
+        """Pixels, a label of 8 bytes and logits of 4."""
+        return self.buffer.capacity * (math.prod(self.setting.preprocess.shape) + 8 + 4 * n_classes)
 
     def state_dict(self) -> State:
         return super().state_dict() | {"buffer": self.buffer.state_dict()}

@@ -16,6 +16,7 @@ from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.networks.head import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
 from snv.shapes import Images, Labels, Logits
@@ -99,7 +100,7 @@ class EWC(Learner):
     def end_task(self, task: Task) -> None:
         """F ← γF + F_new, θ* ← θ."""
         parameters = self.held()
-        with evaluating(self.network):
+        with evaluating(self.network), self.phase("importance"):
             new = self.new_fisher(task, parameters)
         for name, old in self.fisher.items():
             new[name] += self.config.decay * old
@@ -122,8 +123,8 @@ class EWC(Learner):
         torch._foreach_div_(total, len(chosen))
         return dict(zip(parameters, total, strict=True))
 
-    def bytes_kept(self) -> int:
-        return 2 * sum(p.nbytes for p in self.network.parameters())
+    def bytes_kept(self, n_classes: int) -> int:
+        return 2 * bytes_of(self.network)
 
     def state_dict(self) -> State:
         return super().state_dict() | {"fisher": dict(self.fisher), "anchor": dict(self.anchor)}

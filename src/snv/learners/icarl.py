@@ -17,7 +17,7 @@ from snv.data.task import Split, Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import Network, frozen_copy
+from snv.networks.head import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training.loop import EVALUATION_BATCH
 from snv.training.memory import Exemplars, Joined, buffer_size, check_buffer, exemplars_per_class, herd
@@ -70,6 +70,7 @@ class ICaRL(Learner):
     paper = "iCaRL: Incremental Classifier and Representation Learning (Rebuffi et al., 2017)"
     memory = "exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training"
     stores_images = True
+    one_network = False  # heads learn the features; answers come from the means
     Config: ClassVar[type] = ICaRLConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
@@ -162,9 +163,9 @@ class ICaRL(Learner):
 
     # ---- what is kept
 
-    def bytes_kept(self) -> int:
+    def bytes_kept(self, n_classes: int) -> int:
         images = self.memory_size * math.prod(self.setting.preprocess.shape)
-        return images + sum(p.nbytes for p in self.network.parameters())
+        return images + n_classes * 4 * self.setting.network.body.n_features + bytes_of(self.network)
 
     def state_dict(self) -> State:
         return super().state_dict() | {

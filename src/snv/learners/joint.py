@@ -28,7 +28,7 @@ def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> T
 
 @dataclass(frozen=True)
 class JointConfig:
-    """``when = "last"`` trains only once all tasks are there: ACC is the same, earlier rows stay untrained."""
+    """``when = "last"`` trains only once all tasks are there: ACC is the same, earlier rows stay empty."""
 
     when: Literal["every task", "last"] = "every task"
 
@@ -53,9 +53,12 @@ class Joint(Learner):
         self.blocks.append(range(n_before, task.block.stop))
         self._restart()
 
+    @property
+    def has_learned(self) -> bool:
+        return self.config.when == "every task" or len(self.blocks) == self.setting.n_tasks
+
     def stage(self, task: Task, index: int) -> Stage | None:
-        wait = self.config.when == "last" and len(self.blocks) < self.setting.n_tasks
-        return None if wait else super().stage(task, index)
+        return super().stage(task, index) if self.has_learned else None
 
     def _restart(self) -> None:
         """Initial weights of the body and of every head, the same at every step (warm starts would be replay)."""

@@ -15,8 +15,8 @@ from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import Network, frozen_copy
-from snv.shapes import Images, Labels, Logits
+from snv.networks.head import Network, bytes_of, frozen_copy
+from snv.shapes import Images, Logits
 from snv.training.stage import Batch, Stage
 
 
@@ -89,7 +89,7 @@ class LwF(Learner):
             old = self.teacher(batch.images)
         logits: Logits = self.network(batch.images)
         n_old = old.shape[1]
-        own = logits[:, n_old:] if self.setting.scenario == "til" else logits
+        own = logits if self.scope() is None else logits[:, n_old:]
         loss = self.task_losses(own, batch.labels).mean()
         strength: float = self.config.strength
         return loss + strength * self.forgotten(logits[:, :n_old], old)
@@ -100,21 +100,19 @@ class LwF(Learner):
         pairs = zip(logits.split(sizes, dim=1), old.split(sizes, dim=1), strict=True)
         return torch.stack([distillation(b, a, self.config.temperature) for b, a in pairs]).sum()
 
-    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
-        if self.setting.scenario == "til" or self.config.ce_scope == "seen":
-            return super().task_losses(logits, labels)
-        return self.losses_within_task(logits, labels)
+    def scope(self) -> range | None:
+        return self.blocks[-1] if self.config.ce_scope == "new" else super().scope()
 
     def logits_of_still_body(self, images: Images) -> Logits:
         """What `task_logits` gives, without gradients in the body."""
         with torch.no_grad():
             features = self.network.features(images)
-        return self.network.classify(features, len(self.blocks) - 1 if self.setting.scenario == "til" else None)
+        return self.network.classify(features, None if self.scope() is None else len(self.blocks) - 1)
 
     # ---- what is kept
 
-    def bytes_kept(self) -> int:
-        return sum(p.nbytes for p in self.network.parameters())
+    def bytes_kept(self, n_classes: int) -> int:
+        return bytes_of(self.network)
 
     def state_dict(self) -> State:
         teacher = dict(self.teacher.state_dict()) if self.teacher is not None else None

@@ -18,7 +18,7 @@ from snv.files import State
 from snv.flow import MAPS
 from snv.learners.base import Learner, Scenario, Setting
 from snv.networks.body import Body
-from snv.networks.head import Network
+from snv.networks.head import Network, bytes_of
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
@@ -110,7 +110,8 @@ class PEC(Learner):
 
     Every task trains for the same number of epochs without augmentation: errors of different tasks are compared, and
     early stopping would give the longest-trained task the smallest ones. So what the teacher says is asked once per
-    image, in a stage of its own. All in float32: errors are small differences.
+    image, in a stage of its own. All in float32: errors are small differences. `clip_norm` is left out: a norm over all
+    students would tie them to each other.
     """
 
     title = "PEC (prediction error-based classification)"
@@ -178,7 +179,7 @@ class PEC(Learner):
         if batch.stage.name == "train":
             self._decay(batch, optimizer)
             loss = self.config.strength * class_losses(mistakes, counts.tolist())
-            descend(loss, optimizer, batch.stage.settings.clip_norm)
+            descend(loss, optimizer)
         return mistakes.detach().mean()
 
     def _decay(self, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
@@ -215,6 +216,10 @@ class PEC(Learner):
         stored, teacher = (size / _size(body) for size in sizes)
         filters = len(self.students.classes) * self.config.width
         return {"parameters": stored, "neurons": filters / units, "teacher": teacher}
+
+    def bytes_kept(self, n_classes: int) -> int:
+        """Of the students; what the teacher says of one task's images, while it is learned, comes on top."""
+        return n_classes * bytes_of(self._imitator(self.config.width, "student"))
 
     def state_dict(self) -> State:
         return super().state_dict() | {"targets": dict(self.targets)}

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from torch import Tensor
-
 from snv.learners.base import Learner
-from snv.shapes import Labels, Logits
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,5 @@ class SGD(Learner):
     forgets: ClassVar[str] = "no image of an old class is seen again, so every image is answered with a new class."
     Config: ClassVar[type] = SGDConfig
 
-    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
-        if self.setting.scenario == "til" or self.config.ce_scope == "seen":
-            return super().task_losses(logits, labels)
-        return self.losses_within_task(logits, labels)
+    def scope(self) -> range | None:
+        return self.blocks[-1] if self.config.ce_scope == "new" else super().scope()

@@ -12,6 +12,7 @@ from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.networks.head import bytes_of
 from snv.training.pull import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.training.stage import Batch
 
@@ -90,8 +91,8 @@ class SI(Learner):
             self.omega[name] = self.omega[name] + new if name in self.omega else new
         self.start, self.path = {}, {}
 
-    def bytes_kept(self) -> int:
-        return 3 * sum(p.nbytes for p in self.network.parameters())
+    def bytes_kept(self, n_classes: int) -> int:
+        return 3 * bytes_of(self.network)
 
     def state_dict(self) -> State:
         kept = {"omega": dict(self.omega), "start": dict(self.start), "path": dict(self.path)}

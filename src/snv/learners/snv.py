@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,7 +25,7 @@ from snv.masks import Frozen, coverage_budget, frozen_rows, own_weights, select
 from snv.neurons import Neurons, find_neurons
 from snv.planner import plan
 from snv.seeding import derived_seed, generator
-from snv.shapes import Features, Images, Labels, Logits, Mask, Values
+from snv.shapes import Features, Images, Indices, Labels, Logits, Mask, Values
 from snv.subnetwork import Certificate, Subnetwork, certify, load_norm, norm_state, probe_logits
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
@@ -36,19 +37,36 @@ from snv.valuation.scores import SCORES
 log = logging.getLogger(__name__)
 
 IN_RUN = "in-run"
+IN_RUN_PAIRS = 12
+"""Pairs of gate gradients an epoch of the dense phase takes on its own batches, if values come from training itself."""
 N_MEASURED = 1500
 """Training images from which a task's statistics for `snv.inference` are taken."""
+
+
+PAPER: dict[str, Any] = {
+    "capacity": 0.1,
+    "size": "top-k",
+    "reuse": "counted",
+    "layer_share": 0.0,
+    "consolidate": False,
+    "norm": "shared",
+    "answer": "whole",
+    "scope": "seen",
+    "rule": "single-head",
+}
+"""Algorithm 1 as printed: train, value, keep the global top-⌊cN⌋ (and a neuron in every layer, or nothing would get
+through); one output matrix, argmax over all classes. Values are those of `gradient`: `estimator = "tmab"` is dear."""
 
 
 @dataclass(frozen=True)
 class SNVConfig:
     """Every switch of the method; the comment says where its default comes from."""
 
-    preset: Literal["default", "paper"] = "default"  # paper: the literal Algorithm 1, see `PAPER`
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "paper": PAPER}  # of config files and overrides
     capacity: float = 0.3  # c: share of neurons a task may keep. The paper: 0.1 of all; with few epochs more is better
     size: Literal["remaining", "top-k", "coverage", "even"] = "remaining"  # new neurons: c of those still free, so that
-    # no number of tasks fills the network; c of all (the paper); the fewest with `coverage` of the value; an N/T-th
-    coverage: float = 0.9
+    # the network fills slowly; c of all (the paper); the fewest with `coverage` of the value; an N/T-th
+    coverage: float = 0.9  # of the sum of positive values: the valuation study's
     reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
     largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
@@ -67,10 +85,6 @@ class SNVConfig:
     released: float = 0.0  # share of frozen weights let go at every task: an experiment that forgets
 
     def __post_init__(self) -> None:
-        if self.preset == "paper":
-            for name, value in PAPER.items():
-                if getattr(self, name) == type(self).__dataclass_fields__[name].default:
-                    object.__setattr__(self, name, value)
         for name in ("capacity", "coverage", "dense_share", "largest"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"learner.{name} is a share, so it lies in (0, 1]; got {getattr(self, name)}.")
@@ -96,21 +110,8 @@ class SNVConfig:
     @property
     def keeps_its_promise(self) -> bool:
         """Whether old answers cannot change; the experiments that give this up are measured instead of certified."""
-        return self.cumulative and self.released == 0 and self.norm == "per-task" and self.answer == "subnetwork"
-
-
-PAPER = {
-    "capacity": 0.1,
-    "size": "top-k",
-    "reuse": "counted",
-    "layer_share": 0.0,
-    "consolidate": False,
-    "norm": "shared",
-    "answer": "whole",
-    "scope": "seen",
-    "rule": "single-head",
-}
-"""Algorithm 1 as printed: train, value, keep the global top-⌊cN⌋; one output matrix, argmax over all classes."""
+        kept = self.cumulative and self.released == 0 and self.norm == "per-task" and self.answer == "subnetwork"
+        return kept and self.scope == "task"
 
 
 class SNV(Learner):
@@ -158,11 +159,11 @@ class SNV(Learner):
         n, t = self.neurons.n, len(self.subnetworks)
         free = int((~self.frozen).sum())
         if t == 0 and self.config.size in ("top-k", "remaining"):
-            remaining = self.config.size == "remaining"
-            log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks, remaining=remaining))
+            of_free, least = self.config.size == "remaining", len(self.neurons.layers)
+            log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks, remaining=of_free, least=least))
         if self.config.reuse == "none":
             self._require_plastic_layers()
-        elif free == 0:
+        if free == 0:
             log.warning(
                 "Task %d finds the network full: all %s neurons are frozen, so it reuses them with its own norm state "
                 "and head. A wider network (network.width) or a smaller learner.capacity leaves room.",
@@ -200,7 +201,7 @@ class SNV(Learner):
 
     @torch.no_grad()
     def _redraw(self, neurons: Mask, rng: torch.Generator) -> None:
-        """Random weights of the size a new network has: He's for convolutions, uniform for the rest."""
+        """Random weights of the size a new network has: He's for convolutions, uniform for linear maps, biases 0."""
         for owned in own_weights(self.neurons):
             plastic = neurons[owned.owner].to(owned.tensor.device)
             shape = owned.tensor.shape
@@ -214,9 +215,10 @@ class SNV(Learner):
     def _hold(self) -> None:
         """Frozen weights are put back after each step; a layer without any other needs no gradient at all."""
         rng = generator(self.setting.seed, "released", len(self.subnetworks))
-        self._held = frozen_rows(self.neurons, self.frozen, self.config.released, rng)
+        released = 0.0 if self.config.consolidate else self.config.released  # once a task, in its last stage
+        self._held = frozen_rows(self.neurons, self.frozen, released, rng)
         for owned in own_weights(self.neurons):
-            taken = bool(self.frozen[owned.owner].all()) and self.config.released == 0
+            taken = bool(self.frozen[owned.owner].all()) and released == 0
             owned.tensor.requires_grad_(not taken)
 
     def stage(self, task: Task, index: int) -> Stage | None:
@@ -277,12 +279,21 @@ class SNV(Learner):
             settings = {"draws": draws or 24}
         elif name in ("montecarlo", "truncated", "tmab"):
             settings = {"permutations": draws or 32}
+        if name == "tmab":
+            settings["burn_in"] = max(2, min(30, settings["permutations"] // 2))
+        if name in ("tmab", "hybrid"):  # where the cut will be
+            reused = int(self.frozen.sum()) if self.config.reuse == "free" else 0
+            settings["k"] = max(1, min(game.n - 1, reused + self._budget_new()))
         return estimate(game, name, seed=seed, **settings).values
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
-        covering = self.config.size == "coverage"
-        wanted = coverage_budget(values, self.config.coverage) if covering else self._budget_new()
+        wanted = self._budget_new()
+        if self.config.size == "coverage":
+            wanted = coverage_budget(values, self.config.coverage)
+            if self.config.reuse == "free":
+                best = values.argsort(descending=True, stable=True)[:wanted]
+                wanted = int((~self.frozen[best]).sum())
         return max(len(self.neurons.layers), wanted)
 
     def _cut(self) -> None:
@@ -325,6 +336,9 @@ class SNV(Learner):
         self.network.train(training and stage.name == "dense")
         if self._small is not None:
             self._small.train(training)
+
+    def work(self, batch: Batch) -> str:
+        return "with values" if self._carries(batch) else ""
 
     def task_logits(self, images: Images) -> Logits:
         """Of the current task's classes only, in TIL and CIL, unless ``scope`` says all classes seen."""
@@ -378,11 +392,14 @@ class SNV(Learner):
         told = descend(loss, optimizer, batch.stage.settings.clip_norm)
         if self._held is not None:
             self._held.restore()
-        last = batch.stage.name == "dense" and batch.epoch == batch.stage.settings.epochs - 1
-        if self.config.estimator == IN_RUN and last and batch.step % 2 == 0:
-            with self.phase("value"):
-                self._carry(batch)
+        if self._carries(batch):
+            self._carry(batch)
         return told
+
+    def _carries(self, batch: Batch) -> bool:
+        """In-run: some steps of every dense epoch, since any of them may turn out to be the best."""
+        every = max(1, batch.n_steps // IN_RUN_PAIRS)
+        return self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0
 
     def _carry(self, batch: Batch) -> None:
         """One pair of gate gradients on this step's own images."""
@@ -403,7 +420,8 @@ class SNV(Learner):
         t = self.blocks.index(block)
         if self.config.answer == "subnetwork":
             return self._answer(t, images)[1]
-        return self._classes(self.network(images, t))
+        with self._norm_of(t):
+            return self._classes(self.network(images, t))
 
     def evidence(self, images: Images) -> Evidence:
         """What each specialist says, for the rules of `snv.inference`."""
@@ -432,14 +450,23 @@ class SNV(Learner):
         if self.config.norm == "per-task":
             load_norm(self.body, self.subnetworks[t].norm)
 
+    @contextmanager
+    def _norm_of(self, t: int) -> Iterator[None]:
+        """Inside the block the norm layers are task t's, unless all tasks share them."""
+        before = norm_state(self.body)
+        self.put_in_place(t)
+        try:
+            yield
+        finally:
+            load_norm(self.body, before)
+
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
         if t not in self._cut_out:
-            before, subnetwork = norm_state(self.body), self.subnetworks[t]
-            load_norm(self.body, subnetwork.norm)
+            subnetwork = self.subnetworks[t]
             arguments = (self.neurons, subnetwork.mask, subnetwork.means, self.setting.preprocess.shape)
-            small, _ = compact(self.body, self.network.head(t), *arguments)
-            load_norm(self.body, before)
+            with torch.inference_mode(False), torch.no_grad(), self._norm_of(t):
+                small, _ = compact(self.body, self.network.head(t), *arguments)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
 
@@ -461,7 +488,8 @@ class SNV(Learner):
         found = []
         for t, issued in enumerate(self.certificates):
             now = self.certify(t)
-            if now.tensors != issued.tensors or (now.threads == issued.threads and now.logits != issued.logits):
+            same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
+            if now.tensors != issued.tensors or (same_sums and now.logits != issued.logits):
                 found.append(t)
         return found
 
@@ -506,10 +534,21 @@ class SNV(Learner):
         counts = self.neurons.parameter_counts
         total = sum(p.numel() for p in self.body.parameters())
         outside = total - int(counts.sum())
-        used = int(counts[self.frozen].sum()) + outside
-        return {"parameters": used / total, "neurons": float(self.frozen.double().mean())}
+        in_use = self.frozen.clone()
+        for subnetwork in self.subnetworks:  # the same, unless old tasks are given up
+            in_use |= subnetwork.mask
+        used = int(counts[in_use].sum()) + outside
+        return {"parameters": used / total, "neurons": float(in_use.double().mean())}
 
     # ---- what is kept
+
+    def bytes_kept(self, n_classes: int) -> int:
+        """Mask, value and constants per neuron, norm state; in CIL half a covariance, and means in all specialists."""
+        t, f = self.setting.n_tasks, self.body.n_features
+        responses = sum(layer.n * layer.width for layer in self.neurons.layers)
+        per_task = 9 * self.neurons.n + 4 * responses + sum(x.nbytes for x in norm_state(self.body).values())
+        cil = 2 * f * f * t + 2 * f * n_classes * t if self.setting.scenario == "cil" else 0
+        return t * per_task + cil
 
     def state_dict(self) -> State:
         return super().state_dict() | {
@@ -527,17 +566,18 @@ class SNV(Learner):
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.frozen = state["frozen"]
-        self.subnetworks = [Subnetwork.from_state(kept) for kept in state["subnetworks"]]
+        device = self.setting.device
+        self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
         self.values = list(state["values"])
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
-        self.statistics = [Statistics.from_state(kept) for kept in state["statistics"]]
+        self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]
         self._cut_out.clear()
         if state["chosen"] is None:
             self.chosen, self._small, self._links = None, None, []
             self._hold()
         else:
-            self.chosen = Subnetwork.from_state(state["chosen"])
+            self.chosen = Subnetwork.from_state(state["chosen"], device)
             if self._small is None:
                 self._cut()
             assert self._small is not None
@@ -552,7 +592,7 @@ class SNV(Learner):
     def _measure(self, task: Task) -> Statistics:
         """What is kept for CIL of the task's training images, by its own specialist and all before it."""
         rng = generator(self.setting.seed, "measured images", task.id)
-        rows = torch.randperm(len(task.train), generator=rng)[:N_MEASURED]
+        rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
         images, labels = self._prepared(task.train, rows, task.block.start)
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
@@ -572,6 +612,15 @@ class SNV(Learner):
         images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
         labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
         return torch.cat(images), labels - start
+
+
+def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
+    """The first ``n`` rows of an order, and the first of every class that is not among them."""
+    first: dict[int, int] = {}
+    for place, label in enumerate(labels[order].tolist()):
+        first.setdefault(label, place)
+    late = [place for place in first.values() if place >= n]
+    return torch.cat([order[:n], order[torch.tensor(late, dtype=torch.long)]])
 
 
 def turned(images: Images, turns: Labels) -> Images:

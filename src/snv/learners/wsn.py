@@ -202,9 +202,10 @@ class WSN(Learner):
         used = (total - idle) / total
         return {"parameters": used, "neurons": float(rows.double().mean()), "with masks": used + bits / 32 / total}
 
-    def bytes_kept(self) -> int:
+    def bytes_kept(self, n_classes: int) -> int:
         weights = sum(weight.numel() for weight in self.weights.values())
-        return 4 * weights + self.setting.n_tasks * weights // 8
+        own: int = sum(x.nbytes for name, x in self.body.state_dict().items() if name not in self.weights)
+        return 4 * weights + self.setting.n_tasks * (weights // 8 + own)
 
     def state_dict(self) -> State:
         scores = {name: scores.detach() for name, scores in self.scores.items()}

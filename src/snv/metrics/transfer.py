@@ -46,15 +46,15 @@ def plasticity(accuracy: Matrix) -> float:
 
 def plasticity_stability(accuracy: Matrix) -> float:
     """PS = 2P⁺S⁺ / (P⁺ + S⁺), the harmonic mean of plasticity P and stability S = 1 + BWT (as a fraction)."""
-    p = max(0.0, plasticity(accuracy))
-    s = max(0.0, 1 + backward_transfer(accuracy) / 100)
+    p = float(np.maximum(0.0, plasticity(accuracy)))
+    s = float(np.maximum(0.0, 1 + backward_transfer(accuracy) / 100))
     return 2 * p * s / (p + s) if p + s else 0.0
 
 
 def summary(accuracy: Matrix, untrained: Matrix, capacity: float | None) -> dict[str, float | None]:
-    """All metrics of a run by name; None where a metric needs more tasks than there are."""
+    """All metrics of a run by name; None where a metric needs more tasks, or rows, than there are."""
     several = len(accuracy) > 1
-    return {
+    found = {
         "ACC": final_accuracy(accuracy) if len(accuracy) else None,
         "AvgAcc": average_accuracy(accuracy) if len(accuracy) else None,
         "BWT": backward_transfer(accuracy) if several else None,
@@ -63,6 +63,7 @@ def summary(accuracy: Matrix, untrained: Matrix, capacity: float | None) -> dict
         "PS": plasticity_stability(accuracy) if several else None,
         "CAP": capacity,
     }
+    return {name: None if value is None or np.isnan(value) else value for name, value in found.items()}
 
 
 def _needs_two_tasks(accuracy: Matrix, why: str) -> None:

@@ -70,6 +70,11 @@ def frozen_copy(network: Network, n_heads: int | None = None) -> Network:
     return twin.eval().requires_grad_(False)
 
 
+def bytes_of(module: nn.Module) -> int:
+    """Of its parameters and buffers."""
+    return sum(x.nbytes for x in module.state_dict().values())
+
+
 class Specialist(nn.Module):
     """A network as one task sees it: the shared body with that task's head, or with all heads."""
 

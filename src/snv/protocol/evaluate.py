@@ -22,6 +22,9 @@ def accuracy(learner: Learner, test: Split, block: range, around: Surroundings) 
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     right = 0
     for images, labels in prepared(test, around, learner.setting.train.channels_last):
-        with around.counted("evaluate", f"evaluate {len(learner.blocks)}", len(labels)):
+        work = (
+            f"evaluate {len(learner.blocks)} {block.start if til else ''}".rstrip()
+        )  # a task may have its own network
+        with around.counted("evaluate", work, len(labels)):
             right += int((learner.predict(images, block if til else None) == labels).sum())
     return 100 * right / len(test)

@@ -21,6 +21,7 @@ from snv.errors import Interrupted, UserError
 from snv.files import State
 from snv.learners import LEARNERS, Learner, Setting
 from snv.networks import build_network
+from snv.networks.head import bytes_of
 from snv.protocol.directory import RunDirectory, load_record, require_space
 from snv.protocol.environment import data_fingerprint, describe, resolve_device, resolve_precision
 from snv.protocol.evaluate import accuracy
@@ -197,6 +198,8 @@ class _Run:
 
     def _evaluate_row(self, t: int) -> None:
         """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
+        if not self.learner.has_learned:
+            return
         with self.meter.timed("evaluate"):
             for j in range(min(t + 2, len(self.stream))):
                 self.tell(f"task {t + 1} of {len(self.stream)}, evaluate", j, t + 1)
@@ -282,7 +285,7 @@ def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
 def _bytes_needed(prepared: Prepared) -> int:
     """Checkpoints of all tasks, and one within a task: weights, two moments, the best epoch, and its replacement."""
     learner = prepared.learner
-    weights = sum(p.nbytes for p in learner.network.parameters()) + learner.bytes_kept()
+    weights = bytes_of(learner.network) + learner.bytes_kept(prepared.stream.blocks[-1].stop)
     tasks = len(prepared.stream) if prepared.config.keep == "all" else 2
     return weights * (tasks + 8) + 2**20
 
