@@ -1,12 +1,13 @@
 """Many runs, their records kept as small JSON files, one table: what `results/` is made with.
 
     python benchmarks/study.py configs/mini-?il.toml --methods sgd snv --seeds 0 1 2 \\
-        --tuned configs/mini-tuned.toml --out results/mini
+        --tuned benchmarks/mini-tuned.toml --out results/mini
     python benchmarks/study.py configs/ablations/score-*.toml --seeds 0 1 --set data.tasks=3 --out results/bakeoff
     python benchmarks/study.py --out results/mini          (only the table)
 
 ``--tuned`` is a file of each method's own settings: [METHOD.SCENARIO.train] and [METHOD.SCENARIO.learner], such as were
-chosen on other seeds. A run that is finished is not repeated, one that was cut is continued; two of these can work on separate lists at once.
+chosen on other seeds. A run that is finished is not repeated, one that was cut is continued; two of these can work on
+separate lists at once.
 """
 
 from __future__ import annotations
