@@ -54,7 +54,8 @@ def learn(options: argparse.Namespace) -> None:
         record = run(config, options.runs / options.out.name / name)
         write_json(kept, record.as_json())
         metrics, seconds = record.metrics, sum(record.cost["seconds"].values())
-        print(f"{name}: ACC {metrics['ACC']:.2f}, BWT {metrics['BWT']:.2f}, {seconds:.0f} s", flush=True)
+        told = ", ".join(f"{key} {_spread([metrics[key]])}" for key in ("ACC", "BWT"))
+        print(f"{name}: {told}, {seconds:.0f} s", flush=True)
 
 
 def table(out: Path) -> str:

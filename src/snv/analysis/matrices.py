@@ -33,21 +33,20 @@ def save_matrices(records: Sequence[Record], path: Path) -> None:
 
 def _draw(axis: Any, record: Record, colours: Any) -> None:
     n = record.tasks_done
-    shown = np.ma.masked_where(np.triu(np.ones((n, n)), 1) > 0, record.accuracy[:n, :n])
+    accuracy = record.accuracy[:n, :n]
+    shown = np.ma.masked_where((np.triu(np.ones((n, n)), 1) > 0) | np.isnan(accuracy), accuracy)
     axis.imshow(shown, vmin=0, vmax=100, cmap=colours)
     if n <= 12:
-        for i in range(n):
-            for j in range(i + 1):
-                value = record.accuracy[i, j]
-                colour = "black" if value > 60 else "white"
-                axis.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=8, color=colour)
+        for i, j in zip(*np.nonzero(~np.ma.getmaskarray(shown)), strict=True):
+            colour = "black" if accuracy[i, j] > 60 else "white"
+            axis.text(j, i, f"{accuracy[i, j]:.0f}", ha="center", va="center", fontsize=8, color=colour)
     ticks = list(range(0, n, max(1, n // 10)))
     axis.set_xticks(ticks, [str(t + 1) for t in ticks])
     axis.set_yticks(ticks, [str(t + 1) for t in ticks])
     axis.set_xlabel("task")
     axis.set_ylabel("after learning task")
-    accuracy = record.metrics["ACC"]
-    told = "" if accuracy is None else f", ACC {accuracy:.1f}"
+    final = record.metrics["ACC"]
+    told = "" if final is None else f", ACC {final:.1f}"
     axis.set_title(f"{record.config['method']} · {record.config['scenario'].upper()}{told}", fontsize=10)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ def say_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def say_matrix(record: Record) -> None:
@@ -44,8 +45,8 @@ def say_matrix(record: Record) -> None:
     rows = []
     for i in range(n):
         seen = record.accuracy[i, : i + 1]
-        cells = [f"{value:.1f}" for value in seen] + [""] * (n - i - 1)
-        rows.append([str(i + 1), *cells, f"{seen.mean():.1f}"])
+        cells = [number(value, 1) for value in seen] + [""] * (n - i - 1)
+        rows.append([str(i + 1), *cells, number(seen.mean(), 1)])
     say_table("accuracy on each task, percent", columns, rows)
 
 
