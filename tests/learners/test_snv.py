@@ -224,7 +224,7 @@ def test_released_weights_move_and_no_others():
     learn(learner, stream, 1)
     after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.neurons)]
     moved = torch.cat([(a != b).flatten() for a, b in zip(after, before, strict=True)])
-    assert 0.05 < float(moved.double().mean()) < 0.4
+    assert 0.1 < float(moved.double().mean()) < 0.26, "a fifth once a task: twice would be 0.36"
     assert learner.certificates == [], "an experiment that forgets promises nothing"
 
 
@@ -355,8 +355,7 @@ def test_shared_norm_layers_drift_and_own_ones_do_not():
     answers = {}
     for norm in ("per-task", "shared"):
         stream = toy_stream()
-        learner = make("snv", "til", stream, norm=norm)
-        learner = normed(learner, norm=norm)
+        learner = normed(make("snv", "til", stream), norm=norm)
         learn(learner, stream, 0)
         learner.network.eval()
         before = learner.logits(probes(), stream.blocks[0]).clone()
@@ -364,18 +363,6 @@ def test_shared_norm_layers_drift_and_own_ones_do_not():
         learner.network.eval()
         answers[norm] = torch.equal(before, learner.logits(probes(), stream.blocks[0]))
     assert answers == {"per-task": True, "shared": False}
-
-
-def test_a_released_share_is_let_go_once_a_task():
-    stream = toy_stream(2)
-    learner = make("snv", "til", stream, capacity=0.5, released=0.2)
-    learn(learner, stream, 0)
-    frozen = learner.frozen.clone()
-    before = [owned.tensor.detach()[frozen[owned.owner]].clone() for owned in own_weights(learner.neurons)]
-    learn(learner, stream, 1)
-    after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.neurons)]
-    moved = torch.cat([(a != b).flatten() for a, b in zip(after, before, strict=True)])
-    assert float(moved.double().mean()) < 0.26, "twice 0.2 would be 0.36"
 
 
 def test_a_rare_class_is_measured_too():
@@ -399,7 +386,6 @@ def test_on_another_kind_of_machine_answers_may_differ_in_the_last_bits(monkeypa
 
 
 def test_what_covers_most_of_the_value_counts_frozen_neurons_as_covered():
-    stream = toy_stream()
     free, _ = learned(3, size="coverage", coverage=0.5)
     assert bool((~free.frozen).any())
     for s, subnetwork in enumerate(free.subnetworks):
@@ -408,7 +394,6 @@ def test_what_covers_most_of_the_value_counts_frozen_neurons_as_covered():
         positive = values.clamp(min=0)[best].cumsum(0)
         needed = int((positive < 0.5 * positive[-1]).sum()) + 1
         assert bool(subnetwork.mask[best[:needed]].all())
-    assert len(stream) == 3
 
 
 def normed(learner, **config):
