@@ -1,6 +1,6 @@
 """A task's subnetwork cut out of the paper's ResNet-18, beside the network it came from.
 
-    python benchmarks/compact.py [--capacity 0.1] [--width 64] [--rounds 7]
+    python benchmarks/compact.py [--capacity 0.1] [--width 64] [--outside silent] [--rounds 7]
 
 Both take turns. The last line is JSON: ``parameter_share``, ``max_abs_error`` (logits, against the masked network),
 ``speedup_batch64`` and ``cil10_over_dense`` (ten subnetworks one after the other over one dense forward pass).
@@ -19,7 +19,8 @@ from snv.compact import compact
 from snv.masks import select
 from snv.networks import build_network
 from snv.neurons import find_neurons
-from snv.valuation.ablation import ablated, mean_responses
+from snv.subnetwork import Subnetwork, masked, norm_of, norm_state, silenced
+from snv.valuation.ablation import mean_responses
 
 SHAPE = (3, 32, 32)
 
@@ -50,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capacity", type=float, default=0.1)
     parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--outside", choices=["silent", "means"], default="silent", help="what other neurons say")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     network = build_network("resnet18", SHAPE, seed=0, width=options.width).to(memory_format=torch.channels_last)
@@ -59,16 +61,16 @@ def main() -> None:
     images = torch.randn(64, *SHAPE).contiguous(memory_format=torch.channels_last)
     neurons = find_neurons(body, images[:2], include=["*"])
     means = mean_responses(body, neurons, images)
-    small, masks = [], []
+    small, error = [], 0.0
     for task in range(10):
         values = torch.rand(neurons.n, generator=torch.Generator().manual_seed(task), dtype=torch.float64)
-        masks.append(select(values, neurons.layer_index, int(options.capacity * neurons.n)))
-        small.append(compact(body, head, neurons, masks[-1], means, SHAPE)[0].eval())
-    error = 0.0
-    with torch.inference_mode():
-        for mask, cut in zip(masks, small, strict=True):
-            with ablated(neurons, mask, means):
-                error = max(error, float((head(body(images)) - cut(images)).abs().max()))
+        mask = select(values, neurons.layer_index, int(options.capacity * neurons.n))
+        kept = Subnetwork(mask, means, norm_state(body))
+        kept = silenced(kept, neurons) if options.outside == "silent" else kept
+        with norm_of(body, kept):
+            small.append(compact(body, head, neurons, mask, kept.means, SHAPE)[0].eval())
+        with torch.inference_mode(), masked(body, neurons, kept):
+            error = max(error, float((head(body(images)) - small[-1](images)).abs().max()))
     kinds = {
         "dense": lambda x: head(body(x)),
         "compact": small[0],
@@ -95,6 +97,7 @@ def main() -> None:
         "speedup_batch64": median["dense"] / median["compact"],
         "cil10_over_dense": median["ten"] / median["dense"],
         "capacity": options.capacity,
+        "outside": options.outside,
         "width": options.width,
         "threads": torch.get_num_threads(),
     }

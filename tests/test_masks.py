@@ -95,6 +95,26 @@ def test_frozen_weights_stay_bit_identical_under_any_optimiser(optimizer):
         assert not torch.equal(now[~mask], old[~mask])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_some_columns_of_a_row_may_be_frozen_and_others_not(dtype):
+    torch.manual_seed(0)
+    weight = torch.randn(4, 5, 3, 3).to(dtype).contiguous(memory_format=torch.channels_last)
+    weight[0, 0, 0] = torch.tensor([-0.0, 0.0, 1e-40])
+    mask = torch.rand(4, 5) < 0.5
+    mask[0, 0] = True
+    before = weight.clone()
+    frozen = Frozen([(weight, mask)])
+    weight.normal_()
+    weight[0, 0, 1] = torch.tensor([float("nan"), float("inf"), 0.0])
+    moved = weight.clone()
+    assert not frozen.unchanged()
+    frozen.restore()
+    assert frozen.unchanged()
+    assert torch.equal(weight[mask], before[mask])
+    assert bool(weight[0, 0, 0, 0].signbit()), "minus zero is minus zero"
+    assert torch.equal(weight[~mask], moved[~mask])
+
+
 def test_a_single_changed_bit_is_noticed():
     weight = torch.randn(4, 3)
     frozen = Frozen([(weight, torch.tensor([True, False, True, False]))])

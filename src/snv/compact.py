@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 
 from snv.errors import UserError
 from snv.neurons import Neurons
-from snv.shapes import Indices, Mask
+from snv.shapes import Entries, Indices, Mask
 from snv.tracing import graph_of
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d
@@ -46,6 +46,7 @@ class Link:
     dense: nn.Module
     rows: Indices
     columns: Indices | None = None  # None: a norm layer, which has rows only
+    silent: Entries | None = None  # dense columns that read exactly 0 whatever the image: their weights are free
     bias: Tensor | None = None  # of the small layer when it was cut, what constants add included; None: not trained
 
     @property
@@ -137,7 +138,7 @@ def compact(
         _shifted(small, head(signal.constants[None].to(head.weight)))
     assert isinstance(small, nn.Linear)
     whole = Compact(cutter.finished(signal), small, signal.live).to(head.weight.device)
-    return whole, [*cutter.links, _link(small, head, rows, signal.live)]
+    return whole, [*cutter.links, _link(small, head, rows, signal)]
 
 
 @torch.no_grad()
@@ -246,7 +247,7 @@ class _Cutter:
         if isinstance(part, Shifted):
             part.taps = torch.tensordot(module.weight[kept], x.constants, dims=([1], [0]))[:, None]
             part.base = module.bias[kept] if module.bias is not None else torch.zeros_like(part.base)
-        self.links.append(_link(small, module, kept, x.live))
+        self.links.append(_link(small, module, kept, x))
         return Signal(self._call(part, x.node), kept, constants, size)
 
     def _norm(self, norm: BatchNorm, x: Signal) -> Signal:
@@ -382,13 +383,15 @@ def _shifted(small: nn.Conv2d | nn.Linear, shift: Tensor) -> nn.Module:
     return Shifted(small, shift.clone())
 
 
-def _link(small: nn.Conv2d | nn.Linear, dense: nn.Conv2d | nn.Linear, rows: Indices, columns: Indices) -> Link:
+def _link(small: nn.Conv2d | nn.Linear, dense: nn.Conv2d | nn.Linear, rows: Indices, x: Signal) -> Link:
     """A bias that only holds what constants add is not trained."""
     assert small.bias is not None
+    silent = x.constants == 0
+    silent[x.live] = False
     if dense.bias is None:
         small.bias.requires_grad_(False)
-        return Link(small, dense, rows, columns)
-    return Link(small, dense, rows, columns, small.bias.detach().clone())
+        return Link(small, dense, rows, x.live, silent)
+    return Link(small, dense, rows, x.live, silent, small.bias.detach().clone())
 
 
 def _over_positions(node: fx.Node) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from snv.neurons import Neurons, Owned
-from snv.shapes import Indices, Mask, Values
+from snv.shapes import Entries, Indices, Mask, Values
 
 
 def select(
@@ -64,53 +64,56 @@ def coverage_budget(values: Values, share: float) -> int:
     return int(reached.nonzero()[0]) + 1 if bool(reached.any()) else len(values)
 
 
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers as wide as a number of so many bytes."""
+
+
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _Held:
     tensor: Tensor
-    rows: Indices
-    values: Tensor
-    loose: Tensor | None  # entries that may move after all
+    moving: Tensor  # per weight: all bits set if it may move, none if it is frozen
+    values: Tensor  # the bits of frozen weights, none for others
 
 
 class Frozen:
-    """Rows of weights that must not move, under any optimiser: `restore` puts them back after every step.
+    """Weights that must not move, under any optimiser: `restore` puts their bits back after every step.
 
     Note: the paper zeroes their gradient (Eq. 9), which momentum and weight decay ignore; putting the value back is
     exact whatever the optimiser does.
     """
 
     def __init__(
-        self, blocks: Iterable[tuple[Tensor, Tensor]], released: float = 0.0, rng: torch.Generator | None = None
+        self, blocks: Iterable[tuple[Tensor, Entries]], released: float = 0.0, rng: torch.Generator | None = None
     ) -> None:
-        """``blocks`` are tensors with a mask over their first axis, True = frozen; values are taken now.
+        """``blocks`` are tensors with a mask over their first axis or axes, True = frozen; values are taken now.
 
         A share ``released`` of the frozen weights, drawn with ``rng``, is let go: an experiment that forgets.
         """
-        self._rows: list[_Rows] = []
-        for tensor, frozen in blocks:
-            rows = frozen.nonzero()[:, 0].to(tensor.device)
-            if len(rows):
-                values = tensor.detach()[rows].clone()
-                loose = (torch.rand(values.shape, generator=rng) < released).to(tensor.device) if released else None
-                self._rows.append(_Rows(tensor, rows, values, loose))
+        self._held: list[_Held] = []
+        for tensor, mask in blocks:
+            frozen = mask.reshape(*mask.shape, *[1] * (tensor.ndim - mask.ndim)).expand(tensor.shape)
+            if released:
+                frozen = frozen & (torch.rand(tensor.shape, generator=rng) >= released)
+            if bool(frozen.any()):
+                bits = _bits(tensor)
+                moving = torch.empty_like(bits).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
+                self._held.append(_Held(tensor, moving, bits & ~moving))
 
     @torch.no_grad()
     def restore(self) -> None:
-        for held in self._rows:
-            if held.loose is not None:
-                held.values.copy_(torch.where(held.loose, held.tensor[held.rows], held.values))
-            held.tensor.index_copy_(0, held.rows, held.values)
+        for held in self._held:
+            _bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
 
     def unchanged(self) -> bool:
         """Whether every frozen value is, bit for bit, what it was."""
-        return all(torch.equal(held.tensor.detach()[held.rows], held.values) for held in self._rows)
+        return all(torch.equal(_bits(held.tensor) & ~held.moving, held.values) for held in self._held)
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The same memory, read as integers."""
+    return tensor.detach().view(BITS[tensor.element_size()])
 
 
 def own_weights(neurons: Neurons) -> list[Owned]:
     """What belongs to a neuron whatever the task: filter weights and biases (norm entries are kept per task)."""
     return [owned for owned in neurons.owned if owned.role in ("weight", "bias")]
-
-
-def frozen_rows(neurons: Neurons, frozen: Mask, released: float = 0.0, rng: torch.Generator | None = None) -> Frozen:
-    """The weights of all ``frozen`` neurons, held from now on."""
-    return Frozen(((owned.tensor, frozen[owned.owner]) for owned in own_weights(neurons)), released, rng)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from snv.compact import compact
 from snv.files import State
 from snv.flow import NORMS
 from snv.masks import own_weights
-from snv.neurons import Neurons
+from snv.neurons import Neurons, Owned
 from snv.seeding import generator
-from snv.shapes import Logits, Mask
+from snv.shapes import Entries, Logits, Mask
 from snv.valuation.ablation import ablated
 
 N_PROBES = 16
@@ -28,6 +29,11 @@ class Subnetwork:
     mask: Mask
     means: Tensor
     norm: dict[str, Tensor]
+
+    @property
+    def silent(self) -> bool:
+        """Whether neurons outside it are held at zero rather than at their mean responses."""
+        return not bool(self.means.any())
 
     def state(self) -> State:
         return {"mask": self.mask, "means": self.means, "norm": self.norm}
@@ -56,16 +62,74 @@ def load_norm(body: nn.Module, state: dict[str, Tensor]) -> None:
         getattr(body.get_submodule(module), key).copy_(value)
 
 
+def silenced(subnetwork: Subnetwork, neurons: Neurons) -> Subnetwork:
+    """The same with neurons outside it that say nothing: responses 0, and norm layers that turn them into 0."""
+    norm = {name: value.clone() for name, value in subnetwork.norm.items()}
+    for owned in neurons.owned:
+        if owned.role == "norm":
+            norm[owned.name][~subnetwork.mask[owned.owner]] = 0
+    return Subnetwork(subnetwork.mask, torch.zeros_like(subnetwork.means), norm)
+
+
 @contextmanager
-def masked(body: nn.Module, neurons: Neurons, subnetwork: Subnetwork) -> Iterator[None]:
-    """The body is the task's subnetwork inside the block: its norm state, constants for every other neuron."""
+def norm_of(body: nn.Module, subnetwork: Subnetwork) -> Iterator[None]:
+    """The body has the task's norm layers inside the block."""
     before = norm_state(body)
     load_norm(body, subnetwork.norm)
     try:
-        with ablated(neurons, subnetwork.mask, subnetwork.means):
-            yield
+        yield
     finally:
         load_norm(body, before)
+
+
+@contextmanager
+def masked(body: nn.Module, neurons: Neurons, subnetwork: Subnetwork) -> Iterator[None]:
+    """The body is the task's subnetwork inside the block: its norm state, constants for every other neuron."""
+    with norm_of(body, subnetwork), ablated(neurons, subnetwork.mask, subnetwork.means):
+        yield
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The part of a weight tensor that a task depends on: rows of its neurons and, in them, some columns."""
+
+    owned: Owned
+    rows: Entries
+    columns: Entries | None  # None: all of them, or a bias
+
+    @property
+    def weights(self) -> Tensor:
+        rows = self.owned.tensor.detach()[self.rows]
+        return rows if self.columns is None else rows[:, self.columns]
+
+    @property
+    def entries(self) -> Entries:
+        """True for what is read, (rows,) of a bias and (rows, columns) of other tensors."""
+        columns = torch.ones(self.owned.tensor.shape[1:2], dtype=torch.bool) if self.columns is None else self.columns
+        return self.rows if self.owned.tensor.ndim == 1 else self.rows[:, None] & columns
+
+
+def reads(
+    body: nn.Module, head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork, shape: tuple[int, int, int]
+) -> list[Read]:
+    """Every weight the subnetwork depends on, one part per tensor of `own_weights`.
+
+    A neuron outside it that is held at its mean passes a constant through the columns that read it, so rows are needed
+    whole. One that is silent passes nothing: a later task may train those columns.
+    """
+    silent: dict[nn.Module, Entries] = {}
+    if subnetwork.silent:
+        with torch.inference_mode(False), torch.no_grad(), norm_of(body, subnetwork):
+            _, links = compact(body, head, neurons, subnetwork.mask, subnetwork.means, shape)
+        for link in links:
+            if link.silent is not None:
+                before = silent.get(link.dense, torch.tensor(True))  # a layer may be called twice
+                silent[link.dense] = before & link.silent.cpu()
+    return [
+        Read(owned, subnetwork.mask[owned.owner], ~silent[owned.module] if wide and owned.module in silent else None)
+        for owned in own_weights(neurons)
+        for wide in [owned.role == "weight" and owned.tensor.ndim > 1]
+    ]
 
 
 @dataclass(frozen=True)
@@ -85,11 +149,17 @@ class Certificate:
 
 @torch.inference_mode()
 def certify(
-    body: nn.Module, head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork, shape: tuple[int, ...], seed: int
+    body: nn.Module,
+    head: nn.Linear,
+    neurons: Neurons,
+    subnetwork: Subnetwork,
+    read: list[Read],
+    shape: tuple[int, ...],
+    seed: int,
 ) -> Certificate:
-    """The fingerprints of a task's subnetwork as it is now."""
+    """The fingerprints of a task's subnetwork, which `reads` these weights, as it is now."""
     logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
-    tensors = tensor_hash(head, neurons, subnetwork)
+    tensors = tensor_hash(head, read, subnetwork)
     return Certificate(tensors, _hash(logits), torch.get_num_threads(), seed, machine_of(logits.device))
 
 
@@ -116,11 +186,11 @@ def probe_logits(
             module.training = mode
 
 
-def tensor_hash(head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork) -> str:
-    """Of whole weight rows of the task's neurons, its norm state, constants, mask and head."""
-    rows = [owned.tensor.detach()[subnetwork.mask[owned.owner]] for owned in own_weights(neurons)]
+def tensor_hash(head: nn.Linear, read: list[Read], subnetwork: Subnetwork) -> str:
+    """Of the weights the task reads, its norm state, constants, mask and head."""
     norm = [subnetwork.norm[name] for name in sorted(subnetwork.norm)]
-    return _hash(*rows, *norm, subnetwork.means, subnetwork.mask, head.weight, head.bias)
+    weights = [part.weights for part in read]
+    return _hash(*weights, *norm, subnetwork.means, subnetwork.mask, head.weight, head.bias)
 
 
 def _hash(*tensors: Tensor) -> str:

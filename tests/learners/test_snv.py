@@ -34,6 +34,19 @@ def probes() -> torch.Tensor:
     return torch.randn(7, 1, 8, 8, generator=torch.Generator().manual_seed(5))
 
 
+def overwrite_all_but(learner, t: int) -> None:
+    """Noise on every weight of the body and the heads that task t does not read."""
+    rng = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for part in learner.reads(t):
+            outside = ~part.entries
+            part.owned.tensor[outside] = torch.randn(part.owned.tensor[outside].shape, generator=rng) * 50
+        for s, head in enumerate(learner.network.heads):
+            if s != t:
+                head.weight.normal_(generator=rng)
+    learner._cut_out.clear()
+
+
 def test_in_TIL_old_tasks_keep_their_accuracy_to_the_last_digit():
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3)
@@ -57,14 +70,7 @@ def test_logits_of_old_tasks_are_bit_identical_after_later_tasks():
 def test_noise_on_every_weight_outside_a_tasks_subnetwork_changes_nothing():
     learner, stream = learned()
     before = learner.logits(probes(), stream.blocks[0])
-    mask = learner.subnetworks[0].mask
-    with torch.no_grad():
-        for owned in own_weights(learner.neurons):
-            outside = ~mask[owned.owner]
-            owned.tensor[outside] = torch.randn_like(owned.tensor[outside]) * 50
-        for head in list(learner.network.heads)[1:]:
-            head.weight.normal_()
-    learner._cut_out.clear()
+    overwrite_all_but(learner, 0)
     assert learner.certify(0) == learner.certificates[0]
     assert torch.equal(learner.logits(probes(), stream.blocks[0]), before)
 
@@ -355,7 +361,7 @@ def test_shared_norm_layers_drift_and_own_ones_do_not():
     answers = {}
     for norm in ("per-task", "shared"):
         stream = toy_stream()
-        learner = normed(make("snv", "til", stream), norm=norm)
+        learner = normed(make("snv", "til", stream), norm=norm, outside="means")
         learn(learner, stream, 0)
         learner.network.eval()
         before = learner.logits(probes(), stream.blocks[0]).clone()
@@ -404,10 +410,11 @@ def normed(learner, **config):
     return type(learner)(setting, type(learner.config)(**{"capacity": 0.3, **config}))
 
 
+@pytest.mark.parametrize("outside", ["silent", "means"])
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
-def test_with_convolutions_and_norm_layers_old_answers_stay_bit_identical(optimizer):
+def test_with_convolutions_and_norm_layers_old_answers_stay_bit_identical(optimizer, outside):
     stream = toy_stream()
-    learner = normed(make("snv", "til", stream))
+    learner = normed(make("snv", "til", stream), outside=outside)
     train = dataclasses.replace(learner.setting.train, optimizer=optimizer, weight_decay=0.01, epochs=4, lr=0.01)
     learner.setting = dataclasses.replace(learner.setting, train=train)
     learn(learner, stream, 0)
@@ -417,17 +424,114 @@ def test_with_convolutions_and_norm_layers_old_answers_stay_bit_identical(optimi
         learn(learner, stream, t)
     learner.network.eval()
     assert torch.equal(before, learner.logits(probes(), stream.blocks[0]))
-    inside = learner.subnetworks[0].mask
-    rng = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for owned in own_weights(learner.neurons):
-            outside = ~inside[owned.owner]
-            owned.tensor[outside] = torch.randn(owned.tensor[outside].shape, generator=rng)
-        for head in list(learner.network.heads)[1:]:
-            head.weight.normal_(generator=rng)
-    learner._cut_out.clear()
+    overwrite_all_but(learner, 0)
     assert torch.equal(before, learner.logits(probes(), stream.blocks[0]))
     assert learner.certify(0) == learner.certificates[0]
+
+
+def weights_before_and_after_task_2(outside):
+    stream = toy_stream()
+    learner = normed(make("snv", "til", stream), outside=outside)
+    learn(learner, stream, 0)
+    kept = [entries.clone() for entries in learner.kept]
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    rows = learner.frozen.clone()
+    learn(learner, stream, 1)
+    return learner, rows, kept, before
+
+
+def test_weights_from_silent_neurons_into_frozen_ones_are_trained_and_read_ones_are_not():
+    learner, rows, kept, before = weights_before_and_after_task_2("silent")
+    into_frozen = 0
+    for owned, entries, old in zip(own_weights(learner.neurons), kept, before, strict=True):
+        new = owned.tensor.detach()
+        assert torch.equal(new[entries], old[entries])
+        if owned.role == "weight":
+            into_frozen += int((new != old)[rows[owned.owner]].any())
+    assert into_frozen > 0
+    learner.verify()
+
+
+def test_neurons_held_at_their_means_keep_whole_rows():
+    learner, rows, kept, before = weights_before_and_after_task_2("means")
+    for owned, entries, old in zip(own_weights(learner.neurons), kept, before, strict=True):
+        taken = rows[owned.owner]
+        assert torch.equal(entries, taken if entries.ndim == 1 else taken[:, None].expand_as(entries))
+        assert torch.equal(owned.tensor.detach()[taken], old[taken])
+
+
+def test_a_silent_neuron_is_exactly_zero_to_those_who_read_it_and_nothing_is_folded():
+    from snv.compact import Shifted
+    from snv.subnetwork import masked
+
+    stream = toy_stream()
+    learner = normed(make("snv", "til", stream))
+    learn(learner, stream, 0)
+    kept = learner.subnetworks[0]
+    inputs: dict[str, torch.Tensor] = {}
+    layers = learner.neurons.layers
+    hooks = [
+        layer.module.register_forward_pre_hook(lambda _, x, name=layer.name: inputs.update({name: x[0]}))
+        for layer in layers
+    ]
+    learner.network.eval()
+    with torch.no_grad(), masked(learner.body, learner.neurons, kept):
+        learner.network(probes(), 0)
+    for hook in hooks:
+        hook.remove()
+    below = kept.mask[layers[0].neurons]
+    assert bool((inputs[layers[1].name][:, ~below] == 0).all())
+    assert bool((inputs[layers[1].name][:, below] != 0).any())
+    assert not any(isinstance(part, Shifted) for part in learner.specialist(0).modules())
+
+
+def test_capacity_counts_the_weights_that_any_task_reads():
+    stream = toy_stream()
+    shares = {}
+    for outside in ("silent", "means"):
+        learner = normed(make("snv", "til", stream), outside=outside)
+        learn(learner, stream, 0)
+        total = sum(p.numel() for p in learner.body.parameters())
+        mask = learner.subnetworks[0].mask
+        per_task = sum(int(mask[owned.owner].sum()) for owned in learner.neurons.owned if owned.role == "norm")
+        read = sum(part.weights.numel() for part in learner.reads(0))
+        shares[outside] = learner.capacity()["parameters"]
+        assert shares[outside] == pytest.approx((read + per_task) / total)
+    assert shares["silent"] < 0.7 * shares["means"]
+
+
+def test_forgetting_redraws_what_only_that_task_read_also_between_shared_neurons():
+    stream = toy_stream()
+    learner = normed(make("snv", "til", stream), capacity=0.6, reuse="counted", size="top-k")
+    for t in range(3):
+        learn(learner, stream, t)
+    others = [a | b for a, b in zip(learner._read_by([0]), learner._read_by([2]), strict=True)]
+    mine = [read & ~theirs for read, theirs in zip(learner._read_by([1]), others, strict=True)]
+    shared = learner._neurons_of([0, 2])
+    owners = [owned.owner for owned in own_weights(learner.neurons)]
+    assert any(bool(only[shared[owner]].any()) for only, owner in zip(mine, owners, strict=True))
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    answers = [learner.logits(probes(), stream.blocks[t]) for t in (0, 2)]
+    learner.forget(1)
+    for owned, only, theirs, old in zip(own_weights(learner.neurons), mine, others, before, strict=True):
+        new = owned.tensor.detach()
+        assert torch.equal(new[theirs], old[theirs])
+        assert owned.role == "bias" or not bool((new[only] == old[only]).any())
+    assert learner.changed() == []
+    assert all(torch.equal(a, learner.logits(probes(), b)) for a, b in zip(answers, learner.blocks, strict=True))
+    assert all(bool((owned.tensor != 0).all()) for owned in learner.neurons.owned if owned.attribute == "weight"), (
+        "a silent neuron would not learn"
+    )
+
+
+def test_exact_values_of_a_large_network_are_refused_before_training():
+    with pytest.raises(UserError, match="exact values up to 16 neurons; this network has 24"):
+        make("snv", "til", toy_stream(), estimator="exact")
+
+
+def test_a_task_without_norm_layers_of_its_own_cannot_silence_others():
+    with pytest.raises(UserError, match=r"learner.norm=shared gives it none. Set learner.outside=means"):
+        SNVConfig(norm="shared")
 
 
 @pytest.mark.parametrize("stage", [0, 1])

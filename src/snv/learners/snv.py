@@ -21,15 +21,27 @@ from snv.files import State
 from snv.flow import NORMS
 from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
-from snv.masks import Frozen, coverage_budget, frozen_rows, own_weights, select
+from snv.masks import Frozen, coverage_budget, own_weights, select
 from snv.neurons import Neurons, find_neurons
 from snv.planner import plan
 from snv.seeding import derived_seed, generator
-from snv.shapes import Features, Images, Indices, Labels, Logits, Mask, Values
-from snv.subnetwork import Certificate, Subnetwork, certify, load_norm, norm_state, probe_logits
+from snv.shapes import Entries, Features, Images, Indices, Labels, Logits, Mask, Values
+from snv.subnetwork import (
+    Certificate,
+    Read,
+    Subnetwork,
+    certify,
+    load_norm,
+    norm_of,
+    norm_state,
+    probe_logits,
+    reads,
+    silenced,
+)
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
 from snv.valuation.estimate import ESTIMATORS, estimate
+from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.scores import SCORES
@@ -49,6 +61,7 @@ PAPER: dict[str, Any] = {
     "reuse": "counted",
     "layer_share": 0.0,
     "consolidate": False,
+    "outside": "means",
     "norm": "shared",
     "answer": "whole",
     "scope": "seen",
@@ -76,6 +89,8 @@ class SNVConfig:
     consolidate: bool = True  # train the subnetwork after it was chosen; the paper does not
     distil: float = 0.0  # weight of the dense network's own logits while consolidating
     fresh: bool = False  # give plastic neurons new random weights at the start of a task
+    outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
+    # them and the task's stay free for later tasks; or their mean responses
     norm: Literal["per-task", "shared"] = "per-task"  # shared statistics drift, and old tasks with them
     answer: Literal["subnetwork", "whole"] = "subnetwork"  # what speaks for a task; the paper: the whole network
     scope: Literal["task", "seen"] = "task"  # classes in the CIL training softmax; the paper: one output matrix
@@ -100,6 +115,11 @@ class SNVConfig:
         if self.rule == "rotation" and not self.rotations:
             raise UserError(
                 "learner.rule=rotation reads rotations, so they must be trained: set learner.rotations=true."
+            )
+        if self.outside == "silent" and self.norm == "shared":
+            raise UserError(
+                "learner.outside=silent silences neurons in the norm layers of a task, but learner.norm=shared gives "
+                "it none. Set learner.outside=means."
             )
         if self.answer == "whole" and self.rule != "single-head":
             raise UserError(
@@ -127,7 +147,13 @@ class SNV(Learner):
         self.body = setting.network.body
         example = torch.zeros(2, *setting.preprocess.shape, device=setting.device)
         self.neurons = find_neurons(self.body, example, include=["*"])
+        if self.config.estimator == "exact" and self.neurons.n > MOST_PLAYERS:
+            raise UserError(
+                f"learner.estimator=exact values up to {MOST_PLAYERS} neurons; this network has {self.neurons.n}. "
+                "Use gradient, montecarlo or hybrid."
+            )
         self.frozen: Mask = torch.zeros(self.neurons.n, dtype=torch.bool)  # B_t
+        self.kept: list[Entries] = self._nothing()  # the entries of each tensor of `own_weights` that may not move
         self.subnetworks: list[Subnetwork] = []
         self.values: list[Values] = []
         self.certificates: list[Certificate] = []
@@ -137,6 +163,7 @@ class SNV(Learner):
         self._small: Compact | None = None
         self._links: list[Link] = []
         self._cut_out: dict[int, Compact] = {}
+        self._reads: dict[int, list[Read]] = {}
         self._carried = torch.zeros(self.neurons.n, dtype=torch.float64)  # of the in-run estimator
         self._pairs = 0
 
@@ -166,9 +193,11 @@ class SNV(Learner):
         if free == 0:
             log.warning(
                 "Task %d finds the network full: all %s neurons are frozen, so it reuses them with its own norm state "
-                "and head. A wider network (network.width) or a smaller learner.capacity leaves room.",
+                "and head; of the weights between them, %s are still free. A wider network (network.width) or a "
+                "smaller learner.capacity leaves room.",
                 t + 1,
                 f"{n:,}",
+                f"{self._n_free(self.kept):,}",
             )
         elif free < self._budget_new():
             log.warning(
@@ -195,16 +224,20 @@ class SNV(Learner):
                     "learner.capacity."
                 )
 
+    def _nothing(self) -> list[Entries]:
+        """No entry of any tensor."""
+        return [torch.zeros(owned.tensor.shape[:2], dtype=torch.bool) for owned in own_weights(self.neurons)]
+
     def _refresh_plastic(self) -> None:
-        """New weights for every neuron that no task needs."""
-        self._redraw(~self.frozen, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
+        """New weights wherever no task reads them."""
+        plastic = [~kept for kept in self.kept]
+        self._redraw(plastic, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
 
     @torch.no_grad()
-    def _redraw(self, neurons: Mask, rng: torch.Generator) -> None:
+    def _redraw(self, entries: list[Entries], rng: torch.Generator) -> None:
         """Random weights of the size a new network has: He's for convolutions, uniform for linear maps, biases 0."""
-        for owned in own_weights(self.neurons):
-            plastic = neurons[owned.owner].to(owned.tensor.device)
-            shape = owned.tensor.shape
+        for owned, where in zip(own_weights(self.neurons), entries, strict=True):
+            plastic, shape = where.to(owned.tensor.device), owned.tensor.shape
             if owned.role == "weight" and len(shape) == 4:
                 drawn = torch.randn(shape, generator=rng) * math.sqrt(2 / (shape[0] * shape[2] * shape[3]))
             else:
@@ -213,13 +246,11 @@ class SNV(Learner):
             owned.tensor[plastic] = drawn.to(owned.tensor.device)[plastic]
 
     def _hold(self) -> None:
-        """Frozen weights are put back after each step; a layer without any other needs no gradient at all."""
+        """Frozen weights are put back after each step; a layer without any other is not trained at all."""
         rng = generator(self.setting.seed, "released", len(self.subnetworks))
         released = 0.0 if self.config.consolidate else self.config.released  # once a task, in its last stage
-        self._held = frozen_rows(self.neurons, self.frozen, released, rng)
-        for owned in own_weights(self.neurons):
-            taken = bool(self.frozen[owned.owner].all()) and released == 0
-            owned.tensor.requires_grad_(not taken)
+        blocks = [(owned.tensor, kept) for owned, kept in zip(own_weights(self.neurons), self.kept, strict=True)]
+        self._held = _held(blocks, released, rng)
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """A dense phase, then consolidation, within the epochs any other method has."""
@@ -262,9 +293,13 @@ class SNV(Learner):
             largest=int(self.config.largest * self.neurons.n),
         )
         self.values.append(values)
-        self.chosen = Subnetwork(mask, game.means.detach().clone(), norm_state(self.body))
+        self.chosen = self._outside(Subnetwork(mask, game.means.detach().clone(), norm_state(self.body)))
         if self.config.consolidate:
             self._cut()
+
+    def _outside(self, subnetwork: Subnetwork) -> Subnetwork:
+        """What the task is told by other neurons: their means, or nothing."""
+        return silenced(subnetwork, self.neurons) if self.config.outside == "silent" else subnetwork
 
     def _value(self, game: NeuronGame, seed: int) -> Values:
         name, draws = self.config.estimator, self.config.draws
@@ -297,33 +332,63 @@ class SNV(Learner):
         return max(len(self.neurons.layers), wanted)
 
     def _cut(self) -> None:
-        """The chosen subnetwork as a small module to be trained; its frozen rows are held."""
+        """The chosen subnetwork as a small module to be trained; what is frozen of it is held."""
         assert self.chosen is not None
         shape = self.setting.preprocess.shape
         arguments = (self.neurons, self.chosen.mask, self.chosen.means, shape)
-        self._small, self._links = compact(self.body, self.network.head(-1), *arguments)
-        owners = {layer.module: layer.start for layer in self.neurons.layers}
+        with norm_of(self.body, self.chosen):
+            self._small, self._links = compact(self.body, self.network.head(-1), *arguments)
+        kept = {id(owned.tensor): entries for owned, entries in zip(own_weights(self.neurons), self.kept, strict=True)}
         blocks = []
         for link in self._links:
-            if link.dense in owners:
-                taken = self.frozen[owners[link.dense] + link.rows]
-                for tensor in link.trained:
-                    tensor.requires_grad_(not bool(taken.all()) or self.config.released > 0)
-                    blocks.append((tensor, taken))
+            for tensor, dense in zip(link.trained, (link.dense.weight, link.dense.bias), strict=False):
+                if (entries := kept.get(id(dense))) is not None:
+                    rows = entries[link.rows]
+                    blocks.append((tensor, rows if rows.ndim == 1 else rows[:, link.columns]))
         rng = generator(self.setting.seed, "released", len(self.subnetworks), "small")
-        self._held = Frozen(blocks, self.config.released, rng)
+        self._held = _held(blocks, self.config.released, rng)
 
     def _freeze(self, task: Task) -> None:
         """Back into the dense network, frozen and certified."""
         assert self.chosen is not None
         write_back(self._links)
-        self.subnetworks.append(dataclasses.replace(self.chosen, norm=norm_state(self.body)))
-        self.frozen = (self.frozen | self.chosen.mask) if self.config.cumulative else self.chosen.mask.clone()
+        self.subnetworks.append(self._outside(dataclasses.replace(self.chosen, norm=norm_state(self.body))))
+        self._count_frozen()
         self.chosen, self._small, self._links, self._held = None, None, [], None
         self._cut_out.clear()
         if self.config.keeps_its_promise:
             self.certificates.append(self.certify(len(self.subnetworks) - 1, self.setting.seed + task.id))
             self.verify()
+
+    @property
+    def _promised(self) -> range:
+        """The tasks whose answers must not change."""
+        return range(len(self.subnetworks)) if self.config.cumulative else range(len(self.subnetworks))[-1:]
+
+    def _count_frozen(self) -> None:
+        """B_t and the weights its tasks read."""
+        self.frozen = self._neurons_of(self._promised)
+        self.kept = self._read_by(self._promised)
+
+    def _neurons_of(self, tasks: Iterable[int]) -> Mask:
+        """The neurons that any of these tasks has."""
+        found = torch.zeros(self.neurons.n, dtype=torch.bool)
+        for t in tasks:
+            found |= self.subnetworks[t].mask
+        return found
+
+    def _read_by(self, tasks: Iterable[int]) -> list[Entries]:
+        """The entries of each tensor of `own_weights` that any of these tasks depends on."""
+        entries = self._nothing()
+        for t in tasks:
+            for part, mine in zip(self.reads(t), entries, strict=True):
+                mine |= part.entries
+        return entries
+
+    def _n_free(self, entries: list[Entries]) -> int:
+        """How many weights of the neurons are not among these entries."""
+        pairs = zip(own_weights(self.neurons), entries, strict=True)
+        return sum(int((~kept).sum()) * (owned.tensor.numel() // kept.numel()) for owned, kept in pairs)
 
     # ---- one step
 
@@ -473,12 +538,18 @@ class SNV(Learner):
     def certify(self, t: int, seed: int | None = None) -> Certificate:
         """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
         seed = self.certificates[t].seed if seed is None else seed
-        return certify(*self._subnetwork(t), self.setting.preprocess.shape, seed)
+        return certify(*self._subnetwork(t), self.reads(t), self.setting.preprocess.shape, seed)
 
     def probe_logits(self, t: int) -> Logits:
         """Answers of task t to the probe images of its certificate."""
         with torch.inference_mode():
             return probe_logits(*self._subnetwork(t), self.setting.preprocess.shape, self.certificates[t].seed)
+
+    def reads(self, t: int) -> list[Read]:
+        """Every weight of the body that task t depends on."""
+        if t not in self._reads:
+            self._reads[t] = reads(*self._subnetwork(t), self.setting.preprocess.shape)
+        return self._reads[t]
 
     def _subnetwork(self, t: int) -> tuple[nn.Module, nn.Linear, Neurons, Subnetwork]:
         return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
@@ -503,11 +574,8 @@ class SNV(Learner):
 
     def forget(self, t: int) -> None:
         """Remove task t: its head, its subnetwork, and what only its neurons knew; all other tasks stay as they are."""
-        freed = self.subnetworks[t].mask.clone()
-        for s, other in enumerate(self.subnetworks):
-            if s != t:
-                freed &= ~other.mask
-        self.frozen = self.frozen & ~freed
+        others = [s for s in range(len(self.subnetworks)) if s != t]
+        freed = self._only_of(t, others)
         self._redraw(freed, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
         for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
             if kept:
@@ -519,26 +587,45 @@ class SNV(Learner):
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
         self._replace_norm()
         self._cut_out.clear()
+        self._reads.clear()
+        self._count_frozen()
         self._hold()
+
+    def _only_of(self, t: int, others: list[int]) -> list[Entries]:
+        """The entries of its neurons that task t alone depends on, and whole neurons that are its own."""
+        own = self.subnetworks[t].mask & ~self._neurons_of(others)
+        found = []
+        for owned, mine, theirs in zip(
+            own_weights(self.neurons), self._read_by([t]), self._read_by(others), strict=True
+        ):
+            rows = own[owned.owner]
+            found.append((mine & ~theirs) | (rows if mine.ndim == 1 else rows[:, None]))
+        return found
 
     def _replace_norm(self) -> None:
         """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
         if self.subnetworks:
             load_norm(self.body, self.subnetworks[-1].norm)
+            self._wake(~self.subnetworks[-1].mask)
             return
         for module in self.body.modules():
             if isinstance(module, NORMS):
                 module.reset_parameters()
 
+    @torch.no_grad()
+    def _wake(self, neurons: Mask) -> None:
+        """Norm layers of these neurons as in a new network: from silent ones nothing would be learned."""
+        for owned in self.neurons.owned:
+            if owned.role == "norm":
+                owned.tensor[neurons[owned.owner].to(owned.tensor.device)] = 1.0 if owned.attribute == "weight" else 0.0
+
     def capacity(self) -> dict[str, float]:
-        counts = self.neurons.parameter_counts
         total = sum(p.numel() for p in self.body.parameters())
-        outside = total - int(counts.sum())
-        in_use = self.frozen.clone()
-        for subnetwork in self.subnetworks:  # the same, unless old tasks are given up
-            in_use |= subnetwork.mask
-        used = int(counts[in_use].sum()) + outside
-        return {"parameters": used / total, "neurons": float(in_use.double().mean())}
+        tasks = range(len(self.subnetworks))
+        in_use = self._neurons_of(tasks)
+        unused = self._n_free(self._read_by(tasks))
+        unused += sum(int((~in_use[owned.owner]).sum()) for owned in self.neurons.owned if owned.role == "norm")
+        return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
 
     # ---- what is kept
 
@@ -565,9 +652,11 @@ class SNV(Learner):
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.frozen = state["frozen"]
         device = self.setting.device
+        self.frozen = state["frozen"]
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
+        self._reads.clear()
+        self.kept = self._read_by(self._promised)
         self.values = list(state["values"])
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
@@ -612,6 +701,13 @@ class SNV(Learner):
         images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
         labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
         return torch.cat(images), labels - start
+
+
+def _held(blocks: list[tuple[Tensor, Entries]], released: float, rng: torch.Generator) -> Frozen:
+    """What is frozen of some tensors, held; those frozen altogether are not trained, so no optimiser has them."""
+    for tensor, frozen in blocks:
+        tensor.requires_grad_(not bool(frozen.all()) or released > 0)
+    return Frozen(((tensor, frozen) for tensor, frozen in blocks if tensor.requires_grad), released, rng)
 
 
 def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
