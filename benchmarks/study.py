@@ -31,14 +31,13 @@ def runs(options: argparse.Namespace):
     """(name, config) of everything asked for that the method can do."""
     tuned = tomllib.loads(options.tuned.read_text(encoding="utf-8")) if options.tuned else {}
     for seed, path, method in itertools.product(options.seeds, options.configs, options.methods or [None]):
-        overrides = [*options.set, f"seed={seed}", *([f"method={method}"] if method else [])]
-        scenario = load_config(path).scenario
-        for table, settings in tuned.get(method, {}).get(scenario, {}).items():
-            overrides += [f"{table}.{name}={value}" for name, value in settings.items()]
-        if method == "joint":
-            overrides.append("learner.when=last")
+        chosen = [f"method={method}"] if method else []
         try:
-            config = load_config(path, overrides)
+            plain = load_config(path, chosen)
+            own = tuned.get(plain.method, {}).get(plain.scenario, {})
+            found = [f"{table}.{name}={value}" for table, settings in own.items() for name, value in settings.items()]
+            last = ["learner.when=last"] if plain.method == "joint" else []
+            config = load_config(path, [*chosen, *found, *last, *options.set, f"seed={seed}"])
         except UserError as error:
             print(f"skipped {path.stem} {method}: {error}")
             continue

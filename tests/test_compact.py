@@ -142,6 +142,8 @@ REFUSED = {
     "a new tensor": (lambda own, a, b: a + b * torch.ones(1), r"'mul' reads the network's tensor '_tensor_constant"),
     "a scaled sum": (lambda own, a, b: torch.add(a, b, alpha=2), r"The operation 'add' cannot be cut out"),
     "a broadcast": (lambda own, a, b: a + F.adaptive_avg_pool2d(b, 1), r"found \(6, 8, 8\) and \(6, 1, 1\)"),
+    "channels and positions": (lambda own, a, b: a.flatten(2)[..., None], "The operation 'flatten' cannot be cut out"),
+    "other rows": (lambda own, a, b: a.view(-1, 6, 64, 1), "The operation 'view' cannot be cut out"),
     "a bare norm": (lambda own, a, b: own.norm(a), "BatchNorm2d layers cannot be cut out, only .* with weights"),
 }
 
@@ -153,6 +155,35 @@ def test_what_cannot_be_cut_is_told_in_words(join, message):
     mask, means = torch.ones(neurons.n, dtype=torch.bool), torch.zeros(neurons.n)
     with pytest.raises(UserError, match=message):
         compact(body, nn.Linear(6, 2), neurons, mask, means, (3, 8, 8))
+
+
+FLAT = {
+    "torch.flatten": lambda x: torch.flatten(x, 1),
+    "flatten": lambda x: x.flatten(start_dim=1),
+    "view": lambda x: x.view(-1, 384),
+    "reshape": lambda x: x.reshape((-1, 384)),
+    "module": nn.Flatten(),
+}
+
+
+class Flat(nn.Module):
+    def __init__(self, flat):
+        super().__init__()
+        self.conv, self.flat = nn.Conv2d(3, 6, 3, padding=1), flat
+
+    def forward(self, images):
+        return self.flat(self.conv(images).relu())
+
+
+@pytest.mark.parametrize("flat", FLAT.values(), ids=FLAT)
+def test_maps_become_features_in_any_words(flat):
+    body, head = Flat(flat).eval(), nn.Linear(384, 2)
+    images = torch.randn(3, 3, 8, 8)
+    neurons = find_neurons(body, images, include=["*"])
+    mask, means = torch.arange(6) % 2 == 0, torch.full((6,), 0.3)
+    small, _ = compact(body, head, neurons, mask, means, (3, 8, 8))
+    with torch.no_grad(), ablated(neurons, mask, means):
+        torch.testing.assert_close(small(images), head(body(images)), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("moved", ["network", "head"])

@@ -221,6 +221,8 @@ class _Cutter:
             case nn.MaxPool2d() | nn.AdaptiveAvgPool2d() | nn.AdaptiveMaxPool2d() | nn.Identity():
                 size = module(torch.zeros(1, 1, *x.size, device=x.constants.device)).shape[2:] if x.size else ()
                 return replace(x, node=self._call(module, x.node), size=tuple(size))
+            case nn.Flatten(start_dim=1, end_dim=-1) if x.size:
+                return self._flat(x)
             case _ if isinstance(module, ELEMENTWISE_MODULES):
                 return replace(x, node=self._call(module, x.node), constants=_silenced(module(x.constants), x.live))
         raise UserError(
@@ -277,7 +279,7 @@ class _Cutter:
             size = pool(torch.zeros(1, 1, *x.size), *args, **kwargs).shape[2:]
             made = self.graph.call_function(pool, (x.node, *args), kwargs)
             return replace(x, node=made, size=tuple(size))
-        if name in ("flatten", "view", "reshape") and x.size:
+        if x.size and _to_features(node, len(x.constants) * math.prod(x.size)):
             return self._flat(x)
         raise UserError(f"The operation {name!r} cannot be cut out. Use the masked network instead.")
 
@@ -392,6 +394,18 @@ def _link(small: nn.Conv2d | nn.Linear, dense: nn.Conv2d | nn.Linear, rows: Indi
         small.bias.requires_grad_(False)
         return Link(small, dense, rows, x.live, silent)
     return Link(small, dense, rows, x.live, silent, small.bias.detach().clone())
+
+
+def _to_features(node: fx.Node, n: int) -> bool:
+    """Whether a node makes (b, n) of (b, c, h, w)."""
+    args, kwargs = _settings(node)
+    if _name(node) == "flatten":
+        given = dict(zip(("start_dim", "end_dim"), args, strict=False)) | kwargs
+        return (given.get("start_dim", 0), given.get("end_dim", -1)) in ((1, -1), (1, 3))
+    if _name(node) in ("view", "reshape"):
+        shape = tuple(args[0] if len(args) == 1 else args) if args else tuple(kwargs.get("shape", ()))
+        return shape == (-1, n)
+    return False
 
 
 def _over_positions(node: fx.Node) -> bool:
