@@ -247,7 +247,7 @@ def test_a_class_may_stand_in_two_tasks_if_that_is_wanted(model, pictures):
 # ---- forgetting
 
 
-def test_forgetting_frees_exactly_what_only_that_task_used_and_nothing_else_moves(model, pictures):
+def test_forgetting_frees_exactly_what_only_that_task_used_and_redraws_what_no_other_reads(model, pictures):
     model.learn(pictures / "trees", epochs=QUICK)
     masks = {info.name: kept.mask for info, kept in zip(model.tasks, model.learner.subnetworks, strict=True)}
     before = {name: answers(model, name) for name in ("birds", "trees")}
@@ -255,7 +255,7 @@ def test_forgetting_frees_exactly_what_only_that_task_used_and_nothing_else_move
     weight = model.learner.neurons.layers[0].module.weight.detach().clone()
     assert model.forget("fish") == int(only.sum()) > 0
     assert torch.equal(model.learner.frozen, masks["birds"] | masks["trees"])
-    here = only[model.learner.neurons.layers[0].neurons]
+    here = ~model.learner.frozen[model.learner.neurons.layers[0].neurons]
     moved = (model.learner.neurons.layers[0].module.weight != weight).flatten(1).any(1)
     assert torch.equal(moved, here)
     for one in (model, Model.open(model.path)):
@@ -479,9 +479,20 @@ def test_a_network_of_ones_own_learns_and_is_needed_to_open_the_model(pictures, 
     assert all_unchanged(again)
 
 
-@pytest.mark.parametrize("module", [Own(nn.GroupNorm(2, 12)), Own(nn.Conv2d(12, 12, 1, groups=3)), Undecided()])
-def test_a_network_that_cannot_be_cut_is_refused_before_anything_is_learned(module, tmp_path):
-    with pytest.raises(UserError, match="cut out"):
+AGAIN = nn.Conv2d(12, 12, 1)
+UNCUT = {
+    "groups of channels": (Own(nn.GroupNorm(2, 12)), "cut out"),
+    "grouped convolution": (Own(nn.Conv2d(12, 12, 1, groups=3)), "cut out"),
+    "weight norm": (Own(nn.utils.parametrizations.weight_norm(nn.Conv2d(12, 12, 1))), "computed from other tensors"),
+    "spectral norm": (Own(nn.utils.spectral_norm(nn.Conv2d(12, 12, 1))), "computed from other tensors"),
+    "a layer twice": (Own(nn.Sequential(AGAIN, nn.ReLU(), AGAIN)), "calls a Conv2d layer twice"),
+    "a decision": (Undecided(), "cut out"),
+}
+
+
+@pytest.mark.parametrize(("module", "message"), UNCUT.values(), ids=UNCUT)
+def test_a_network_that_cannot_be_cut_is_refused_before_anything_is_learned(module, message, tmp_path):
+    with pytest.raises(UserError, match=message):
         Model.create(tmp_path / "own.snv", network=module, size=16)
     assert not (tmp_path / "own.snv").exists()
 

@@ -232,6 +232,11 @@ class _Cutter:
 
     def _layer(self, module: nn.Conv2d | nn.Linear, x: Signal, shift: Tensor, size: tuple[int, ...]) -> Signal:
         """The kept rows and live columns of a layer of players, plus what its constant inputs add."""
+        if "weight" not in module._parameters:
+            raise UserError(
+                f"The weight of a {type(module).__name__} layer is computed from other tensors (weight_norm or "
+                "spectral_norm), so it cannot be cut out. Remove that from the network or use the masked network."
+            )
         layer = self.players.get(module)
         if layer is None:
             kept = torch.arange(len(module.weight))

@@ -625,7 +625,16 @@ def _require_cuttable(learner: SNV) -> None:
     head = nn.Linear(learner.body.n_features, 2, device=learner.setting.device)
     everything = torch.ones(learner.neurons.n, dtype=torch.bool)
     responses = sum(layer.n * layer.width for layer in learner.neurons.layers)
-    compact(learner.body, head, learner.neurons, everything, torch.zeros(responses), learner.setting.preprocess.shape)
+    shape = learner.setting.preprocess.shape
+    _, links = compact(learner.body, head, learner.neurons, everything, torch.zeros(responses), shape)
+    seen: set[nn.Module] = set()
+    for link in links:
+        if link.dense in seen:
+            raise UserError(
+                f"Your network calls a {type(link.dense).__name__} layer twice; a subnetwork would train each call for "
+                "itself. Give each call its own layer."
+            )
+        seen.add(link.dense)
 
 
 @contextmanager
@@ -655,7 +664,7 @@ ROLES: tuple[tuple[str, str], ...] = (
     ("frozen", "which neurons are frozen"),
     ("head", "weights of the task's head"),
     ("subnetwork.mask", "which neurons the task uses"),
-    ("subnetwork.means", "constants for the neurons it does not use"),
+    ("subnetwork.means", "constants for the neurons it does not use, mostly zeros"),
     ("subnetwork.norm", "the task's norm layers"),
     ("values", "Shapley value of every neuron for the task"),
     ("statistics.energy", "mean and deviation of its energy"),

@@ -126,9 +126,9 @@ def reads(
                 before = silent.get(link.dense, torch.tensor(True))  # a layer may be called twice
                 silent[link.dense] = before & link.silent.cpu()
     return [
-        Read(owned, subnetwork.mask[owned.owner], ~silent[owned.module] if wide and owned.module in silent else None)
+        Read(owned, subnetwork.mask[owned.owner], ~free if owned.attribute == "weight" and free is not None else None)
         for owned in own_weights(neurons)
-        for wide in [owned.role == "weight" and owned.tensor.ndim > 1]
+        for free in [silent.get(owned.module)]
     ]
 
 

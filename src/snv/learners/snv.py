@@ -88,7 +88,7 @@ class SNVConfig:
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     consolidate: bool = True  # train the subnetwork after it was chosen; the paper does not
     distil: float = 0.0  # weight of the dense network's own logits while consolidating
-    fresh: bool = False  # give plastic neurons new random weights at the start of a task
+    fresh: bool = False  # draw all weights that no task reads anew at the start of a task
     outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
     # them and the task's stay free for later tasks; or their mean responses
     norm: Literal["per-task", "shared"] = "per-task"  # shared statistics drift, and old tasks with them
@@ -121,6 +121,11 @@ class SNVConfig:
                 "learner.outside=silent silences neurons in the norm layers of a task, but learner.norm=shared gives "
                 "it none. Set learner.outside=means."
             )
+        if self.outside == "silent" and self.answer == "whole":
+            raise UserError(
+                "learner.outside=silent silences all neurons but a task's own, so learner.answer=whole would ask its "
+                "subnetwork. Set learner.outside=means."
+            )
         if self.answer == "whole" and self.rule != "single-head":
             raise UserError(
                 f"learner.rule={self.rule} compares subnetworks, but learner.answer=whole uses none. "
@@ -139,7 +144,7 @@ class SNV(Learner):
 
     title = "SNV (Shapley Neuron Values)"
     paper = "Shapley Neuron Values for Continual Learning"
-    memory = "per task: 1 bit, 1 constant and 4 norm entries per neuron; in CIL class means and a covariance"
+    memory = "per task: 1 bit, 1 number and 4 norm entries per neuron; in CIL class means and a covariance"
     Config: ClassVar[type] = SNVConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
@@ -573,10 +578,10 @@ class SNV(Learner):
             )
 
     def forget(self, t: int) -> None:
-        """Remove task t: its head, its subnetwork, and what only its neurons knew; all other tasks stay as they are."""
-        others = [s for s in range(len(self.subnetworks)) if s != t]
-        freed = self._only_of(t, others)
-        self._redraw(freed, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
+        """Remove task t: its head, its subnetwork, every weight no other task reads; all others stay as they are."""
+        others = self._read_by(s for s in range(len(self.subnetworks)) if s != t)
+        unread = [~entries for entries in others]  # dense phases trained all of them, also with this task's images
+        self._redraw(unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
         for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
             if kept:
                 del kept[t]
@@ -590,17 +595,6 @@ class SNV(Learner):
         self._reads.clear()
         self._count_frozen()
         self._hold()
-
-    def _only_of(self, t: int, others: list[int]) -> list[Entries]:
-        """The entries of its neurons that task t alone depends on, and whole neurons that are its own."""
-        own = self.subnetworks[t].mask & ~self._neurons_of(others)
-        found = []
-        for owned, mine, theirs in zip(
-            own_weights(self.neurons), self._read_by([t]), self._read_by(others), strict=True
-        ):
-            rows = own[owned.owner]
-            found.append((mine & ~theirs) | (rows if mine.ndim == 1 else rows[:, None]))
-        return found
 
     def _replace_norm(self) -> None:
         """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
