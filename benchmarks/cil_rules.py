@@ -22,7 +22,6 @@ from snv.protocol.value import open_run
 from snv.training.loop import Surroundings, prepared
 
 
-@torch.inference_mode()
 def right(path: Path) -> dict[str, float]:
     """Percent of test images of all tasks that each rule answers right."""
     run = open_run(path, None, lambda *_: None)
@@ -34,9 +33,10 @@ def right(path: Path) -> dict[str, float]:
     found, n = dict.fromkeys(rules, 0), 0
     for t in range(len(run.stream)):
         for images, labels in prepared(run.stream.test(t), around, True):
-            evidence = learner.evidence(images)
-            for name in rules:
-                found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
+            with torch.inference_mode():
+                evidence = learner.evidence(images)
+                for name in rules:
+                    found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
             n += len(labels)
     return {name: 100 * count / n for name, count in found.items()}
 

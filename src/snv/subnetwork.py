@@ -119,7 +119,7 @@ def reads(
     """
     silent: dict[nn.Module, Entries] = {}
     if subnetwork.silent:
-        with torch.inference_mode(False), torch.no_grad(), norm_of(body, subnetwork):
+        with torch.no_grad(), norm_of(body, subnetwork):
             _, links = compact(body, head, neurons, subnetwork.mask, subnetwork.means, shape)
         for link in links:
             if link.silent is not None:
