@@ -247,14 +247,22 @@ def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(c
     learner.verify()
 
 
-def test_without_reuse_a_full_layer_is_refused_before_training():
+def test_without_reuse_a_layer_too_small_for_all_tasks_is_refused_before_training():
     stream = toy_stream(4)
-    learner = make("snv", "til", stream, capacity=0.5, reuse="none", size="top-k")
-    for t in range(2):
+    learner = make("snv", "til", stream, reuse="none")
+    learner.setting = dataclasses.replace(learner.setting, n_tasks=25)
+    with pytest.raises(UserError, match=r"Task 1 does not fit: .* has 24 free neurons for 25 tasks"):
+        learner.begin_task(stream.task(0).without_test())
+    assert learner.blocks == []
+
+
+def test_without_reuse_a_task_leaves_every_later_one_its_part_of_every_layer():
+    stream = toy_stream(4)
+    learner = normed(make("snv", "til", stream), reuse="none", capacity=0.9, size="top-k")
+    for t in range(4):
         learn(learner, stream, t)
-    with pytest.raises(UserError, match="Task 3 does not fit"):
-        learner.begin_task(stream.task(2).without_test())
-    assert len(learner.blocks) == 2
+    assert all(int(part.sum()) >= 1 for s in learner.subnetworks for _, part in learner.neurons.by_layer(s.mask))
+    assert int(sum(s.mask.long() for s in learner.subnetworks).max()) == 1
 
 
 def test_no_reuse_means_disjoint_subnetworks():

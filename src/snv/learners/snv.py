@@ -222,12 +222,25 @@ class SNV(Learner):
 
     def _require_plastic_layers(self) -> None:
         for layer, taken in self.neurons.by_layer(self.frozen):
-            if bool(taken.all()):
+            if (free := int((~taken).sum())) < self._tasks_left:
                 raise UserError(
-                    f"Task {len(self.subnetworks) + 1} does not fit: all {layer.n} neurons of {layer.name} are frozen "
-                    "and learner.reuse=none forbids using them. Allow reuse, widen the network or lower "
-                    "learner.capacity."
+                    f"Task {len(self.subnetworks) + 1} does not fit: {layer.name} has {free} free neurons for "
+                    f"{self._tasks_left} tasks, and learner.reuse=none forbids using frozen ones. Allow reuse, widen "
+                    "the network or plan fewer tasks."
                 )
+
+    @property
+    def _tasks_left(self) -> int:
+        return max(1, self.setting.n_tasks - len(self.subnetworks))
+
+    def _barred(self, values: Values) -> Mask:
+        """Without reuse: frozen neurons, and of every layer those that later tasks will need."""
+        barred = self.frozen.clone()
+        for layer, taken in self.neurons.by_layer(self.frozen):
+            mine = int((~taken).sum()) // self._tasks_left
+            best = values[layer.neurons].masked_fill(taken, -math.inf).argsort(descending=True, stable=True)
+            barred[layer.start + best[mine:]] = True
+        return barred
 
     def _nothing(self) -> list[Entries]:
         """No entry of any tensor."""
@@ -294,7 +307,7 @@ class SNV(Learner):
             self._budget(values),
             self.config.layer_share,
             free=self.frozen if self.config.reuse == "free" else None,
-            barred=self.frozen if self.config.reuse == "none" else None,
+            barred=self._barred(values) if self.config.reuse == "none" else None,
             largest=int(self.config.largest * self.neurons.n),
         )
         self.values.append(values)
