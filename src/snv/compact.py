@@ -91,9 +91,13 @@ class Merge(nn.Module):
         found = place[self.live]
         self.register_buffer("index", torch.where(found < 0, len(b.live), found))  # one past the end: a zero
         self.register_buffer("shift", _as_map((a.constants + b.constants)[self.live], a.size))
+        self.in_order = torch.equal(a.live, b.live)  # nothing to move
+        self.silent = not bool(self.shift.any())  # nothing to add
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return _padded(a, self.n_new) + _padded(b, 1).index_select(1, self.index) + self.shift
+        there = b if self.in_order else _padded(b, 1).index_select(1, self.index)
+        both = _padded(a, self.n_new) + there
+        return both if self.silent else both + self.shift
 
 
 def _padded(x: Tensor, n: int) -> Tensor:
