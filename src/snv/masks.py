@@ -117,3 +117,27 @@ def _bits(tensor: Tensor) -> Tensor:
 def own_weights(neurons: Neurons) -> list[Owned]:
     """What belongs to a neuron whatever the task: filter weights and biases (norm entries are kept per task)."""
     return [owned for owned in neurons.owned if owned.role in ("weight", "bias")]
+
+
+def no_entries(neurons: Neurons) -> list[Entries]:
+    """Of each tensor of `own_weights`, nothing: (rows,) of a bias and (rows, columns) of other tensors."""
+    return [torch.zeros(owned.tensor.shape[:2], dtype=torch.bool) for owned in own_weights(neurons)]
+
+
+def n_weights_outside(neurons: Neurons, entries: list[Entries]) -> int:
+    """How many weights are not among these entries."""
+    pairs = zip(own_weights(neurons), entries, strict=True)
+    return sum(int((~kept).sum()) * (owned.tensor.numel() // kept.numel()) for owned, kept in pairs)
+
+
+@torch.no_grad()
+def redraw(neurons: Neurons, entries: list[Entries], rng: torch.Generator) -> None:
+    """Random weights of the size a new network has: He's for convolutions, uniform for linear maps, biases 0."""
+    for owned, where in zip(own_weights(neurons), entries, strict=True):
+        plastic, shape = where.to(owned.tensor.device), owned.tensor.shape
+        if owned.role == "weight" and len(shape) == 4:
+            drawn = torch.randn(shape, generator=rng) * math.sqrt(2 / (shape[0] * shape[2] * shape[3]))
+        else:
+            bound = 1 / math.sqrt(shape[1]) if len(shape) > 1 else 0.0
+            drawn = (2 * torch.rand(shape, generator=rng) - 1) * bound
+        owned.tensor[plastic] = drawn.to(owned.tensor.device)[plastic]

@@ -41,7 +41,8 @@ from snv.errors import UserError, unknown
 from snv.files import State, cloned
 from snv.folding import folded
 from snv.learners.base import Setting, learn_task
-from snv.learners.snv import SNV, SNVConfig
+from snv.learners.snv import SNV
+from snv.learners.snv_config import SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
 from snv.networks import Body, build_network
 from snv.networks.head import Network

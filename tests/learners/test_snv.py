@@ -14,7 +14,8 @@ from snv.config import load_config
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
 from snv.inference import RULES
-from snv.learners.snv import PAPER, SNVConfig, sample_of_all
+from snv.learners.snv import sample_of_all
+from snv.learners.snv_config import PAPER, SNVConfig
 from snv.masks import own_weights
 from snv.networks import build_network
 from snv.protocol.evaluate import accuracy

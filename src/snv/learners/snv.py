@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +15,13 @@ from torch import Tensor, nn
 
 from snv.compact import Compact, Link, compact, write_back
 from snv.data.task import Split, Task
-from snv.errors import UserError, unknown
+from snv.errors import UserError
 from snv.files import State
 from snv.flow import NORMS
 from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
-from snv.masks import Frozen, coverage_budget, own_weights, select
+from snv.learners.snv_config import IN_RUN, SNVConfig
+from snv.masks import Frozen, coverage_budget, n_weights_outside, no_entries, own_weights, redraw, select
 from snv.neurons import Neurons, find_neurons
 from snv.planner import plan
 from snv.seeding import derived_seed, generator
@@ -40,7 +40,7 @@ from snv.subnetwork import (
 )
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
-from snv.valuation.estimate import ESTIMATORS, estimate
+from snv.valuation.estimate import estimate
 from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
@@ -48,95 +48,10 @@ from snv.valuation.scores import SCORES
 
 log = logging.getLogger(__name__)
 
-IN_RUN = "in-run"
 IN_RUN_PAIRS = 12
 """Pairs of gate gradients an epoch of the dense phase takes on its own batches, if values come from training itself."""
 N_MEASURED = 1500
 """Training images from which a task's statistics for `snv.inference` are taken."""
-
-
-PAPER: dict[str, Any] = {
-    "capacity": 0.1,
-    "size": "top-k",
-    "reuse": "counted",
-    "layer_share": 0.0,
-    "consolidate": False,
-    "outside": "means",
-    "norm": "shared",
-    "answer": "whole",
-    "scope": "seen",
-    "rule": "single-head",
-}
-"""Algorithm 1 as printed: train, value, keep the global top-⌊cN⌋ (and a neuron in every layer, or nothing would get
-through); one output matrix, argmax over all classes. Values are those of `gradient`: `estimator = "tmab"` is dear."""
-
-
-@dataclass(frozen=True)
-class SNVConfig:
-    """Every switch of the method; the comment says where its default comes from."""
-
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "paper": PAPER}  # of config files and overrides
-    capacity: float = 0.3  # c: share of neurons a task may keep. The paper: 0.1 of all; with few epochs more is better
-    size: Literal["remaining", "top-k", "coverage", "even"] = "remaining"  # new neurons: c of those still free, so that
-    # the network fills slowly; c of all (the paper); the fewest with `coverage` of the value; an N/T-th
-    coverage: float = 0.9  # of the sum of positive values: the valuation study's
-    reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
-    largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
-    layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
-    dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
-    estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
-    draws: int | None = None  # gradients (24) or permutations (32) of the estimator
-    consolidate: bool = True  # train the subnetwork after it was chosen; the paper does not
-    distil: float = 0.0  # weight of the dense network's own logits while consolidating
-    fresh: bool = False  # draw all weights that no task reads anew at the start of a task
-    outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
-    # them and the task's stay free for later tasks; or their mean responses
-    norm: Literal["per-task", "shared"] = "per-task"  # shared statistics drift, and old tasks with them
-    answer: Literal["subnetwork", "whole"] = "subnetwork"  # what speaks for a task; the paper: the whole network
-    scope: Literal["task", "seen"] = "task"  # classes in the CIL training softmax; the paper: one output matrix
-    rule: str = "combined"  # of CIL inference: the best of `snv.inference.RULES` on validation images
-    rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
-    cumulative: bool = True  # False: only the newest task stays frozen
-    released: float = 0.0  # share of frozen weights let go at every task: an experiment that forgets
-
-    def __post_init__(self) -> None:
-        for name in ("capacity", "coverage", "dense_share", "largest"):
-            if not 0 < getattr(self, name) <= 1:
-                raise UserError(f"learner.{name} is a share, so it lies in (0, 1]; got {getattr(self, name)}.")
-        for name in ("layer_share", "released"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"learner.{name} is a share, so it lies in [0, 1]; got {getattr(self, name)}.")
-        if self.estimator not in (known := [*ESTIMATORS, *SCORES, IN_RUN]):
-            raise unknown("estimator", self.estimator, known)
-        if self.rule not in RULES:
-            raise unknown("rule", self.rule, RULES)
-        if self.draws is not None and self.draws < 1:
-            raise UserError(f"learner.draws is at least 1, or left out; got {self.draws}.")
-        if self.rule == "rotation" and not self.rotations:
-            raise UserError(
-                "learner.rule=rotation reads rotations, so they must be trained: set learner.rotations=true."
-            )
-        if self.outside == "silent" and self.norm == "shared":
-            raise UserError(
-                "learner.outside=silent silences neurons in the norm layers of a task, but learner.norm=shared gives "
-                "it none. Set learner.outside=means."
-            )
-        if self.outside == "silent" and self.answer == "whole":
-            raise UserError(
-                "learner.outside=silent silences all neurons but a task's own, so learner.answer=whole would ask its "
-                "subnetwork. Set learner.outside=means."
-            )
-        if self.answer == "whole" and self.rule != "single-head":
-            raise UserError(
-                f"learner.rule={self.rule} compares subnetworks, but learner.answer=whole uses none. "
-                "Set learner.rule=single-head."
-            )
-
-    @property
-    def keeps_its_promise(self) -> bool:
-        """Whether old answers cannot change; the experiments that give this up are measured instead of certified."""
-        kept = self.cumulative and self.released == 0 and self.norm == "per-task" and self.answer == "subnetwork"
-        return kept and self.scope == "task"
 
 
 class SNV(Learner):
@@ -158,7 +73,7 @@ class SNV(Learner):
                 "Use gradient, montecarlo or hybrid."
             )
         self.frozen: Mask = torch.zeros(self.neurons.n, dtype=torch.bool)  # B_t
-        self.kept: list[Entries] = self._nothing()  # the entries of each tensor of `own_weights` that may not move
+        self.kept: list[Entries] = no_entries(self.neurons)  # of each tensor of `own_weights`, what may not move
         self.subnetworks: list[Subnetwork] = []
         self.values: list[Values] = []
         self.certificates: list[Certificate] = []
@@ -168,7 +83,7 @@ class SNV(Learner):
         self._small: Compact | None = None
         self._links: list[Link] = []
         self._cut_out: dict[int, Compact] = {}
-        self._reads: dict[int, list[Read]] = {}
+        self._reads: dict[tuple[bytes, bool], list[Read]] = {}
         self._carried = torch.zeros(self.neurons.n, dtype=torch.float64)  # of the in-run estimator
         self._pairs = 0
 
@@ -202,7 +117,7 @@ class SNV(Learner):
                 "smaller learner.capacity leaves room.",
                 t + 1,
                 f"{n:,}",
-                f"{self._n_free(self.kept):,}",
+                f"{n_weights_outside(self.neurons, self.kept):,}",
             )
         elif free < self._budget_new():
             log.warning(
@@ -242,26 +157,10 @@ class SNV(Learner):
             barred[layer.start + best[mine:]] = True
         return barred
 
-    def _nothing(self) -> list[Entries]:
-        """No entry of any tensor."""
-        return [torch.zeros(owned.tensor.shape[:2], dtype=torch.bool) for owned in own_weights(self.neurons)]
-
     def _refresh_plastic(self) -> None:
         """New weights wherever no task reads them."""
         plastic = [~kept for kept in self.kept]
-        self._redraw(plastic, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
-
-    @torch.no_grad()
-    def _redraw(self, entries: list[Entries], rng: torch.Generator) -> None:
-        """Random weights of the size a new network has: He's for convolutions, uniform for linear maps, biases 0."""
-        for owned, where in zip(own_weights(self.neurons), entries, strict=True):
-            plastic, shape = where.to(owned.tensor.device), owned.tensor.shape
-            if owned.role == "weight" and len(shape) == 4:
-                drawn = torch.randn(shape, generator=rng) * math.sqrt(2 / (shape[0] * shape[2] * shape[3]))
-            else:
-                bound = 1 / math.sqrt(shape[1]) if len(shape) > 1 else 0.0
-                drawn = (2 * torch.rand(shape, generator=rng) - 1) * bound
-            owned.tensor[plastic] = drawn.to(owned.tensor.device)[plastic]
+        redraw(self.neurons, plastic, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
 
     def _hold(self) -> None:
         """Frozen weights are put back after each step; a layer without any other is not trained at all."""
@@ -397,16 +296,11 @@ class SNV(Learner):
 
     def _read_by(self, tasks: Iterable[int]) -> list[Entries]:
         """The entries of each tensor of `own_weights` that any of these tasks depends on."""
-        entries = self._nothing()
+        entries = no_entries(self.neurons)
         for t in tasks:
             for part, mine in zip(self.reads(t), entries, strict=True):
                 mine |= part.entries
         return entries
-
-    def _n_free(self, entries: list[Entries]) -> int:
-        """How many weights of the neurons are not among these entries."""
-        pairs = zip(own_weights(self.neurons), entries, strict=True)
-        return sum(int((~kept).sum()) * (owned.tensor.numel() // kept.numel()) for owned, kept in pairs)
 
     # ---- one step
 
@@ -533,15 +427,10 @@ class SNV(Learner):
         if self.config.norm == "per-task":
             load_norm(self.body, self.subnetworks[t].norm)
 
-    @contextmanager
-    def _norm_of(self, t: int) -> Iterator[None]:
+    def _norm_of(self, t: int) -> AbstractContextManager[None]:
         """Inside the block the norm layers are task t's, unless all tasks share them."""
-        before = norm_state(self.body)
-        self.put_in_place(t)
-        try:
-            yield
-        finally:
-            load_norm(self.body, before)
+        own = self.config.norm == "per-task"
+        return norm_of(self.body, self.subnetworks[t]) if own else nullcontext()
 
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
@@ -565,9 +454,11 @@ class SNV(Learner):
 
     def reads(self, t: int) -> list[Read]:
         """Every weight of the body that task t depends on."""
-        if t not in self._reads:
-            self._reads[t] = reads(*self._subnetwork(t), self.setting.preprocess.shape)
-        return self._reads[t]
+        subnetwork = self.subnetworks[t]
+        key = subnetwork.mask.numpy().tobytes(), subnetwork.silent  # they depend on nothing else of it
+        if key not in self._reads:
+            self._reads[key] = reads(*self._subnetwork(t), self.setting.preprocess.shape)
+        return self._reads[key]
 
     def _subnetwork(self, t: int) -> tuple[nn.Module, nn.Linear, Neurons, Subnetwork]:
         return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
@@ -594,7 +485,7 @@ class SNV(Learner):
         """Remove task t: its head, its subnetwork, every weight no other task reads; all others stay as they are."""
         others = self._read_by(s for s in range(len(self.subnetworks)) if s != t)
         unread = [~entries for entries in others]  # dense phases trained all of them, also with this task's images
-        self._redraw(unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
+        redraw(self.neurons, unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
         for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
             if kept:
                 del kept[t]
@@ -605,7 +496,6 @@ class SNV(Learner):
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
         self._replace_norm()
         self._cut_out.clear()
-        self._reads.clear()
         self._count_frozen()
         self._hold()
 
@@ -630,7 +520,7 @@ class SNV(Learner):
         total = sum(p.numel() for p in self.body.parameters())
         tasks = range(len(self.subnetworks))
         in_use = self._neurons_of(tasks)
-        unused = self._n_free(self._read_by(tasks))
+        unused = n_weights_outside(self.neurons, self._read_by(tasks))
         unused += sum(int((~in_use[owned.owner]).sum()) for owned in self.neurons.owned if owned.role == "norm")
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
 
@@ -662,7 +552,6 @@ class SNV(Learner):
         device = self.setting.device
         self.frozen = state["frozen"]
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
-        self._reads.clear()
         self.kept = self._read_by(self._promised)
         self.values = list(state["values"])
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
