@@ -103,3 +103,12 @@ def test_a_file_based_on_itself_or_on_nothing_is_refused(tmp_path):
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "configs").rglob("*.toml")), ids=lambda p: p.stem)
 def test_every_config_file_is_valid(path):
     load_config(path)
+
+
+def test_none_on_a_command_line_is_a_word_where_a_setting_has_that_word_and_nothing_elsewhere():
+    config = load_config(None, ["method=snv", "learner.reuse=none", "learner.draws=none", "data.size=none"])
+    own = config.learner_config()
+    assert (own.reuse, own.draws, config.data.size) == ("none", None, None)
+    assert build(RunConfig, config.as_dict()).learner_config() == own
+    with pytest.raises(UserError, match=r"learner.outside: input should be 'silent' or 'means'; got None"):
+        load_config(None, ["method=snv", "learner.outside=none"])

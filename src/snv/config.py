@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -91,8 +91,10 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
             raise unknown("preset", str(preset), presets)
         values = {**presets[preset], **{key: value for key, value in values.items() if key != "preset"}}
     _check_keys(kind, values, where)
+    choices = {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
+    words = {key: "none" for key, value in values.items() if value is None and "none" in choices.get(key, ())}
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        return TypeAdapter(kind).validate_python({**values, **words})  # "key=none" can mean a word of that name
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join([*([where] if where else []), *(str(part) for part in first["loc"] if not _is_tag(part))])
