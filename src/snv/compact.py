@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from snv.errors import UserError
+from snv.networks.strided import mend
 from snv.neurons import Neurons
 from snv.shapes import Entries, Indices, Mask
 from snv.tracing import graph_of
@@ -378,6 +379,7 @@ def _rows_and_columns(module: nn.Conv2d | nn.Linear, rows: Indices, columns: Ind
             device=weight.device,
             dtype=weight.dtype,
         )
+    mend(small)
     small.weight.data = weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight.clone()
     return small
 

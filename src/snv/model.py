@@ -46,6 +46,7 @@ from snv.learners.snv_config import SNVConfig
 from snv.metrics.calibration import calibration_error, temperature
 from snv.networks import Body, build_network
 from snv.networks.head import Network
+from snv.networks.strided import mend
 from snv.planner import Plan, plan, tasks_that_fit
 from snv.protocol.environment import resolve_device
 from snv.shapes import Features, Images, Logits, Pixels
@@ -568,6 +569,7 @@ class OwnBody(Body):
     def __init__(self, inner: nn.Module, shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.inner = inner.eval()
+        mend(self.inner)
         self.n_features = _tried(inner, shape)
 
     def forward(self, images: Images) -> Features:

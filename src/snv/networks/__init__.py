@@ -9,6 +9,7 @@ from snv.networks.body import Body
 from snv.networks.head import Network
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
+from snv.networks.strided import mend
 from snv.seeding import generator
 
 __all__ = ["NETWORKS", "Body", "Network", "build_network", "resolve"]
@@ -52,6 +53,7 @@ def build_network(
             body = ConvNet(rng, shape[0], width or 32)
         case _:
             body = MLP(rng, shape, hidden or (256, 256))
+    mend(body)
     return Network(body, seed)
 
 

@@ -1,0 +1,65 @@
+"""Directories written by the version before this one open, prove what they promised and go on.
+
+`before/` holds two runs of SNV on digits that were interrupted within their second of three tasks, a model that has
+learned two tasks of three digits each, and its answers to 24 pictures it had not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import snv
+
+BEFORE = Path(__file__).with_name("before")
+DIGITS = Path(snv.__file__).parent / "data" / "digits.npz"
+
+
+@pytest.fixture
+def model(tmp_path):
+    shutil.copytree(BEFORE / "digits.snv", tmp_path / "digits.snv")
+    return snv.Model.open(tmp_path / "digits.snv")
+
+
+def pictures(digits, start, stop):
+    """Pictures number ``start`` to ``stop`` of each digit, and their labels."""
+    with np.load(DIGITS) as found:
+        images, labels = found["images"], found["labels"]
+    rows = np.concatenate([np.flatnonzero(labels == digit)[start:stop] for digit in digits])
+    return torch.as_tensor(images[rows])[:, None], torch.as_tensor(labels[rows])
+
+
+def test_a_model_of_the_version_before_gives_the_same_answers(model):
+    pixels, _ = pictures((0, 1, 2, 7, 8, 9), 60, 64)
+    answers = np.load(BEFORE / "answers.npz")
+    np.testing.assert_allclose(model.probabilities(pixels, "low"), answers["known"], atol=1e-5)
+    np.testing.assert_allclose(model.probabilities(pixels), answers["open"], atol=1e-5)
+
+
+def test_a_model_of_the_version_before_verifies_learns_on_and_forgets(model):
+    assert all(verdict.unchanged for verdict in model.verify())
+    model.learn(pictures((4, 5), 0, 40), "middle", epochs=2)
+    again = snv.Model.open(model.path)
+    assert [task.name for task in again.tasks] == ["low", "high", "middle"]
+    assert all(verdict.unchanged for verdict in again.verify())
+    again.forget("low")
+    assert all(verdict.unchanged for verdict in snv.Model.open(model.path).verify())
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_a_run_of_the_version_before_goes_on_to_its_end(tmp_path, scenario):
+    shutil.copytree(BEFORE / f"run-{scenario}", tmp_path / "run")
+    stored = json.loads((tmp_path / "run" / "record.json").read_text())
+    settings = ["data.tasks=3", "data.classes=6", "data.per_class=40", "train.epochs=6", "train.lr=0.01"]
+    settings += ["train.batch_size=16", "network.name=convnet", "network.width=4", "threads=1", "keep=last"]
+    config = snv.load_config(overrides=["method=snv", f"scenario={scenario}", "train.precision=fp32", *settings])
+    record = snv.run(config, tmp_path / "run")
+    assert record.status == "finished" and stored["tasks_done"] == 1
+    assert record.accuracy[0, 0] == stored["accuracy"][0][0]  # kept, not computed anew
+    if scenario == "til":
+        assert record.metrics["BWT"] == 0.0
