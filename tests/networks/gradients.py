@@ -101,7 +101,7 @@ def main() -> None:
                         network = copy.deepcopy(made).to(memory_format=layout)
                         found = error(network, images.contiguous(memory_format=layout))
                         worst[f"{kind}, {channels} channels, stride {stride}, {name}, {threads} threads"] = found
-    print(json.dumps(worst))
+    sys.stdout.write(json.dumps(worst) + "\n")
 
 
 if __name__ == "__main__":
