@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
+TRAINING_TESTS := tests/training tests/learners tests/test_compact.py tests/test_before.py
 
-.PHONY: install demo test test-all check lint types bench clean
+.PHONY: install demo test test-avx2 test-all check lint types bench clean
 
 install: $(STAMP)
 
@@ -27,6 +28,13 @@ types: install
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory test-avx2
+
+# What trains, once more with the instructions of other processors, unless they are this one's own.
+test-avx2: install
+	@if $(BIN)/python -c "import torch; raise SystemExit(torch.backends.cpu.get_cpu_capability() == 'AVX512')"; \
+	then echo "This processor has no AVX-512, so the tests above were the AVX2 pass."; \
+	else ONEDNN_MAX_CPU_ISA=AVX2 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(TRAINING_TESTS); fi
 
 test-all: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not reproduction'
