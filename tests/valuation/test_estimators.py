@@ -10,7 +10,7 @@ import torch
 from snv.errors import UserError
 from snv.seeding import generator
 from snv.valuation.agreement import spearman
-from snv.valuation.bandit import contest
+from snv.valuation.bandit import TMABSettings, as_printed, contest
 from snv.valuation.estimate import ESTIMATORS, estimate, forecast
 from snv.valuation.hybrid import coalitions_by_size
 from snv.valuation.intervals import normal_quantile
@@ -247,7 +247,7 @@ def test_the_papers_rule_never_stops_by_itself(name):
 
 def test_the_papers_rule_takes_two_zero_marginals_for_certainty():
     with pytest.warns(UserWarning, match="Algorithm 1 as printed"):
-        found = estimate(voting(), "tmab", preset="paper", k=3, permutations=150, floor=-5.0)
+        found = estimate(voting(), "tmab", preset="paper", k=3, permutations=150, floor=-5.0, burn_in=2)
     assert found.stopped == "active set empty"
     assert found.counts.min() == 2
     assert 7 not in found.top_k()  # the strongest voter, dropped after two orders in which it did not decide
@@ -260,6 +260,30 @@ def test_the_papers_truncation_saves_nothing_and_is_biased():
         found = estimate(saturating(), "tmab", preset="paper", k=3, permutations=100, floor=0.5)
     assert found.evaluations >= 100 * saturating().n
     assert float(((found.values - saturating().shapley) / found.stderr)[1:].abs().max()) > 5
+
+
+def test_the_papers_rule_samples_everyone_until_the_burn_in_is_over():
+    found = [as_printed(voting(), TMABSettings(3, 6, -5.0, burn_in=b, preset="paper")) for b in (2, 6)]
+    assert [int(result.counts.min()) for result in found] == [2, 6]
+
+
+def test_a_payoff_that_cannot_exceed_the_papers_floor_is_refused_at_once():
+    game = Additive(torch.tensor([-3.0, -1.0, 0.5], dtype=torch.float64))  # V(all) = −3.5, like a loss
+    with pytest.raises(UserError, match=r"V\(all\) = -3.5 .* floor = 0.05"):
+        as_printed(game, TMABSettings(preset="paper", k=1))
+    assert game.evaluations <= 2
+
+
+def test_values_of_which_every_marginal_was_skipped_are_refused():
+    everyone = WeightGame([1, 1, 1, 1], lambda w: (w >= 4).double(), smooth=False)  # V(S) = 0 until the last one joins
+    with pytest.raises(UserError, match="skipped every marginal of 3 permutations"):
+        as_printed(everyone, TMABSettings(preset="paper", k=1, permutations=3))
+
+
+def test_a_player_whose_marginals_were_all_skipped_has_no_value_and_no_place():
+    found = as_printed(wide(), TMABSettings(preset="paper", k=5, permutations=1, floor=0.5))
+    assert found.values.isnan().any()
+    assert not found.values[found.top_k()].isnan().any()
 
 
 # gradient

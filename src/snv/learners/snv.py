@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snv.compact import Compact, Link, compact, write_back
-from snv.data.task import Split, Task
+from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.flow import NORMS
@@ -568,17 +568,16 @@ class SNV(Learner):
             assert self._small is not None
             self._small.load_state_dict(state["small"])
 
-    @torch.no_grad()
     def _validation_data(self, task: Task) -> tuple[Images, Labels]:
         """The task's validation images, and their labels within its head."""
-        return self._prepared(task.val, torch.arange(len(task.val)), task.block.start)
+        return self.setting.prepared(task.val, task.block.start)
 
     @torch.no_grad()
     def _measure(self, task: Task) -> Statistics:
         """What is kept for CIL of the task's training images, by its own specialist and all before it."""
         rng = generator(self.setting.seed, "measured images", task.id)
         rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-        images, labels = self._prepared(task.train, rows, task.block.start)
+        images, labels = self.setting.prepared(task.train, task.block.start, rows)
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
             specialist = self.specialist(t)
@@ -589,14 +588,6 @@ class SNV(Learner):
             views.append(turned_too)
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
         return measure(labels, features, torch.cat(logits), len(task.block), of_views)
-
-    def _prepared(self, split: Split, rows: Tensor, start: int) -> tuple[Images, Labels]:
-        """Some images of a split as the network takes them, and their labels counted from ``start``."""
-        preprocess, channels_last = self.setting.preprocess, self.setting.train.channels_last
-        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
-        images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
-        labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
-        return torch.cat(images), labels - start
 
 
 def _held(blocks: list[tuple[Tensor, Entries]], released: float, rng: torch.Generator) -> Frozen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -24,10 +25,20 @@ def how_many(k: Number, n: int) -> int:
     raise UserError(f"k is a number of players from 1 to {n}, or a share of them in (0, 1]; got {k!r}. Try 0.1.")
 
 
+def ranking(values: Values) -> Indices:
+    """All players, the largest (signed) value first; ties go to the lower index, unknown values come last."""
+    return torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
+
+
 def top_k(values: Values, k: Number) -> Indices:
-    """The k players of largest (signed) value, best first; ties go to the lower index, unknown values come last."""
-    order = torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
-    return order[: how_many(k, len(values))]
+    """The k players of largest (signed) value, best first; a player without a value is never among them."""
+    wanted, known = how_many(k, len(values)), int((~values.isnan()).sum())
+    if known < wanted:
+        raise UserError(
+            f"The top {wanted} of {len(values)} players were asked for, but only {known} have a value. Sample more, or "
+            "ask for fewer."
+        )
+    return ranking(values)[:wanted]
 
 
 def top_k_precision(estimate: Values, truth: Values, k: Number) -> float:
@@ -74,5 +85,7 @@ def relative_error(estimate: Values, truth: Values) -> float:
 
 
 def split_half_overlap(halves: Float[Tensor, "2 n"], k: Number) -> float:
-    """The share of one half's top-k that the other, independent half chooses too."""
+    """The share of one half's top-k that the other, independent half chooses too; NaN if one has not so many values."""
+    if int((~halves.isnan()).sum(1).min()) < how_many(k, halves.shape[1]):
+        return math.nan
     return top_k_precision(halves[0], halves[1], k)

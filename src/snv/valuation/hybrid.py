@@ -12,7 +12,7 @@ from torch import Tensor
 from snv.files import State
 from snv.seeding import derived_seed, generator
 from snv.shapes import Indices, Mask
-from snv.valuation.agreement import how_many, top_k
+from snv.valuation.agreement import how_many, ranking, top_k
 from snv.valuation.bandit import contest
 from snv.valuation.budget import (
     UNLIMITED,
@@ -220,7 +220,7 @@ def band_around_cut(surrogate: Surrogate, settings: HybridSettings) -> Indices:
     """Players within ``width``·τ of the cut, always with those on both sides of it, at most ``max_band``."""
     n = len(surrogate.prior)
     k = how_many(settings.k, n)
-    order = top_k(surrogate.prior, n)
+    order = ranking(surrogate.prior)
     distance = (surrogate.prior - midpoint(surrogate.prior, k)).abs() / surrogate.tau2.sqrt().clamp(min=1e-300)
     distance[order[k - 1 : k + 1]] = -1.0
     nearest = torch.argsort(distance, stable=True)[: settings.max_band]

@@ -14,7 +14,7 @@ from torch import Tensor
 from snv.errors import UserError, unknown
 from snv.files import State, load_state, save_state
 from snv.shapes import Indices
-from snv.valuation.agreement import Number, split_half_overlap, top_k
+from snv.valuation.agreement import Number, ranking, split_half_overlap, top_k
 from snv.valuation.intervals import asymptotic_radius, normal_quantile, t_radius
 from snv.valuation.moments import Halves, Vector
 
@@ -149,7 +149,7 @@ class Valuation:
             raise UserError("Tables need pandas, which is not installed. Try: pip install 'snv[pandas]'") from None
         low, high = self.interval()
         rank = torch.empty(len(self), dtype=torch.int64)
-        rank[self.top_k(len(self))] = torch.arange(1, len(self) + 1)
+        rank[ranking(self.values)] = torch.arange(1, len(self) + 1)
         columns: dict[str, object] = {
             "value": self.values.numpy(),
             "stderr": self.stderr.numpy(),
