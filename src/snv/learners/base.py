@@ -73,6 +73,7 @@ class Learner:
     one_network: ClassVar[bool] = True  # whether `network` as it stands answers, so that its neurons can be valued
     forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     Config: ClassVar[type] = NoConfig
+    retired: ClassVar[dict[str, Any]] = {}  # settings of older versions, and what is always done now
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         self.setting = setting
