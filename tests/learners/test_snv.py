@@ -18,6 +18,7 @@ from snv.masks import own_weights
 from snv.networks import build_network
 from snv.protocol.evaluate import accuracy
 from snv.training.loop import Training
+from snv.valuation.estimate import estimate
 from snv.valuation.scores import SCORES
 
 
@@ -295,6 +296,12 @@ def test_fresh_weights_change_plastic_neurons_only():
         ({"rule": "densty"}, "density"),
         ({"rule": "rotation"}, "set learner.rotations=true"),
         ({"draws": 0}, "learner.draws is at least 1"),
+        ({"floor": 0.1}, "learner.floor is a setting of truncated and tmab; learner.estimator=gradient has none"),
+        (
+            {"confidence": 0.9},
+            "learner.confidence is a setting of tmab and hybrid; learner.estimator=gradient",
+        ),
+        ({"floor": 1.0, "estimator": "tmab"}, "floor is a share"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(options, said):
@@ -467,6 +474,24 @@ def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     assert all(bool((owned.tensor != 0).all()) for owned in learner.neurons.owned if owned.attribute == "weight"), (
         "a silent neuron would not learn"
     )
+
+
+@pytest.mark.parametrize(("estimator", "floor"), [("tmab", 0.2), ("hybrid", None)])
+def test_the_cut_that_was_estimated_is_the_one_that_was_made(estimator, floor, monkeypatch):
+    found = []
+
+    def spied(*arguments, **settings):
+        found.append((estimate(*arguments, **settings), settings))
+        return found[-1][0]
+
+    monkeypatch.setattr("snv.learners.snv.estimate", spied)
+    learner, _ = learned(2, estimator=estimator, draws=4, floor=floor, confidence=0.9)
+    valuation, settings = found[1]
+    old, new = learner.subnetworks[0].mask, learner.subnetworks[1].mask
+    assert torch.equal(settings["candidates"], ~old)
+    assert settings["confidence"] == 0.9
+    assert settings.get("floor") == floor
+    assert sorted(valuation.top_k().tolist()) == (new & ~old).nonzero()[:, 0].tolist()
 
 
 def test_exact_values_of_a_large_network_are_refused_before_training():

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from snv.errors import UserError
+from snv.masks import select
 from snv.seeding import generator
 from snv.valuation.agreement import spearman
 from snv.valuation.bandit import TMABSettings, as_printed, contest
@@ -234,6 +235,38 @@ def test_the_contest_needs_both_sides_of_the_cut_to_be_apart():
     where = contest(torch.tensor([True, True, False, False]), values, radius, eps=0.1)
     assert where.gap == pytest.approx(0.2)
     assert where.contested.tolist() == [False, True, True, False]
+
+
+FROZEN = torch.tensor([True, False, True, False, False, False, False, False])
+
+
+@pytest.mark.parametrize("method", ["tmab", "hybrid"])
+def test_the_cut_that_is_certified_is_the_one_that_selection_makes(method):
+    game = Additive(torch.tensor([0.1, 5.0, 0.2, 4.0, 1.0, 0.9, 0.8, 0.7], dtype=torch.float64))
+    settings = {"floor": 0.0} if method == "tmab" else {"eps": 0.5, **LEAN}
+    found = estimate(game, method, k=2, candidates=~FROZEN, **settings)
+    assert found.certified
+    assert "6 players that compete" in found.certificate
+    assert sorted(found.top_k().tolist()) == [1, 3]
+    chosen = select(found.values, torch.zeros(8, dtype=torch.long), 2, layer_share=0.0, free=FROZEN)
+    assert chosen.nonzero()[:, 0].tolist() == sorted([*found.top_k().tolist(), 0, 2])
+
+
+def test_players_that_do_not_compete_cost_nothing_after_the_burn_in():
+    found = estimate(unanimity(), "tmab", k=2, eps=0.1, permutations=60, burn_in=10, candidates=~FROZEN)
+    assert found.counts[FROZEN].tolist() == [10, 10]
+    assert int(found.counts.max()) > 10
+    assert not FROZEN[found.contested].any()
+
+
+def test_candidates_are_refused_where_they_mean_nothing_or_are_too_few_or_others_than_before():
+    with pytest.raises(UserError, match="montecarlo values all players alike"):
+        estimate(unanimity(), "montecarlo", candidates=~FROZEN)
+    with pytest.raises(UserError, match="from 1 to 6"):
+        estimate(unanimity(), "tmab", k=7, candidates=~FROZEN)
+    first = estimate(unanimity(), "tmab", k=2, permutations=3, candidates=~FROZEN)
+    with pytest.raises(UserError, match="equal candidates"):
+        estimate(unanimity(), "tmab", k=2, permutations=6, resume=first)
 
 
 @pytest.mark.parametrize("name", ["saturating", "random"])

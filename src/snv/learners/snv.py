@@ -39,7 +39,7 @@ from snv.subnetwork import (
 )
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
-from snv.valuation.estimate import estimate
+from snv.valuation.estimate import ESTIMATORS, estimate
 from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
@@ -227,10 +227,22 @@ class SNV(Learner):
             settings = {"permutations": draws or 32}
         if name == "tmab":
             settings["burn_in"] = max(2, min(30, settings["permutations"] // 2))
-        if name in ("tmab", "hybrid"):  # where the cut will be
-            reused = int(self.frozen.sum()) if self.config.reuse == "free" else 0
-            settings["k"] = max(1, min(game.n - 1, reused + self._budget_new()))
-        return estimate(game, name, seed=seed, **settings).values
+        for key in ("floor", "confidence"):
+            if (value := getattr(self.config, key)) is not None:
+                settings[key] = value
+        if ESTIMATORS[name].contest:
+            settings |= self._contest()
+        valuation = estimate(game, name, seed=seed, **settings)
+        if ESTIMATORS[name].contest:
+            log.info("%s Every layer's own share of the budget is a further rule on top.", valuation.certificate)
+        return valuation.values
+
+    def _contest(self) -> dict[str, Any]:
+        """The cut that `select` will make: how many places there are, and which neurons compete for them."""
+        free = ~self.frozen
+        candidates = free if self.config.reuse != "counted" and bool(free.any()) else None  # frozen ones come along
+        n = self.neurons.n if candidates is None else int(candidates.sum())
+        return {"k": min(n, max(len(self.neurons.layers), self._budget_new())), "candidates": candidates}
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""

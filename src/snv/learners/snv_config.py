@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from snv.errors import UserError, unknown
@@ -37,6 +37,8 @@ class SNVConfig:
     dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
     estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
+    floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
+    confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's
     distil: float = 0.0  # weight of the dense network's own logits while consolidating
     fresh: bool = False  # draw all weights that no task reads anew at the start of a task
     outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
@@ -56,7 +58,20 @@ class SNVConfig:
             raise unknown("rule", self.rule, RULES)
         if self.draws is not None and self.draws < 1:
             raise UserError(f"learner.draws is at least 1, or left out; got {self.draws}.")
+        for name in ("floor", "confidence"):
+            self._check_estimator_has(name)
         if self.rule == "rotation" and not self.rotations:
             raise UserError(
                 "learner.rule=rotation reads rotations, so they must be trained: set learner.rotations=true."
             )
+
+    def _check_estimator_has(self, name: str) -> None:
+        """A setting that goes to the estimator is refused where it would go nowhere, or makes no sense there."""
+        if (value := getattr(self, name)) is None:
+            return
+        having = [known for known, other in ESTIMATORS.items() if name in (f.name for f in fields(other.settings))]
+        if self.estimator not in having:
+            raise UserError(
+                f"learner.{name} is a setting of {' and '.join(having)}; learner.estimator={self.estimator} has none."
+            )
+        ESTIMATORS[self.estimator].settings(**{name: value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from snv.errors import UserError
-from snv.shapes import Indices, Values
+from snv.shapes import Indices, Mask, Values
 
 Number: TypeAlias = int | float  # the shape checker, unlike mypy, does not take an int for a float
 
@@ -39,6 +40,34 @@ def top_k(values: Values, k: Number) -> Indices:
             "ask for fewer."
         )
     return ranking(values)[:wanted]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """k places, and the players that compete for them."""
+
+    k: int
+    players: Indices
+
+    @staticmethod
+    def among(k: Number, n: int, candidates: Mask | None) -> Cut:
+        """k (a number, or a share) of the candidates; of all n players if there are none."""
+        players = torch.arange(n) if candidates is None else candidates.nonzero()[:, 0]
+        return Cut(how_many(k, len(players)), players)
+
+    def best(self, values: Values) -> Indices:
+        """Who gets the places, best first."""
+        return self.players[top_k(values[self.players], self.k)]
+
+    def chosen(self, values: Values) -> Mask:
+        """True for those who get the places."""
+        mask = torch.zeros(len(values), dtype=torch.bool)
+        mask[self.best(values)] = True
+        return mask
+
+    def spread(self, values: Values) -> float:
+        """The standard deviation of the values that compete."""
+        return float(values[self.players].std(correction=0))
 
 
 def top_k_precision(estimate: Values, truth: Values, k: Number) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snv.files import State
 from snv.shapes import Mask
-from snv.valuation.agreement import how_many, top_k
+from snv.valuation.agreement import Cut, how_many, top_k
 from snv.valuation.budget import UNLIMITED, Budget, Meter, Progress, ends, halves_of, require, state_of, summary
 from snv.valuation.game import Game
 from snv.valuation.intervals import BernsteinSequence, asymptotic_radius, floored_variance, z_radius
@@ -117,11 +117,14 @@ class Sampling:
             floored_variance(moments, settings.pseudo), moments.count, alpha, HORIZON
         )
 
-    def contest(self, settings: TMABSettings, k: int) -> Contest:
+    def contest(self, settings: TMABSettings, cut: Cut) -> Contest:
+        """How the contest stands among those who compete; nobody else is contested."""
         values, radius = self.estimate(settings)
-        chosen = torch.zeros(len(values), dtype=torch.bool)
-        chosen[top_k(values, k)] = True
-        return contest(chosen, values, radius, settings.eps * float(values.std(correction=0)))
+        among, chosen = cut.players, cut.chosen(values)
+        now = contest(chosen[among], values[among], radius[among], settings.eps * cut.spread(values))
+        contested = torch.zeros_like(chosen)
+        contested[among] = now.contested
+        return Contest(now.gap, contested)
 
 
 def _widest(settings: TMABSettings) -> float:
@@ -138,21 +141,24 @@ def tmab(
     budget: Budget = UNLIMITED,
     progress: Progress | None = None,
     resume: Valuation | None = None,
+    candidates: Mask | None = None,
 ) -> Valuation:
     """Algorithm 1 repaired: removal orders, a burn-in, then only contested neurons, until an ε-top-k is certain.
 
+    The top-k is that of the ``candidates`` (default: everyone); all others are in the game and sampled in the burn-in.
     Note: a neuron that is no longer sampled stays in the game; radii hold at all looks and for all neurons together;
     the values of neurons that were dropped early carry the luck that dropped them, so they rank but are not unbiased.
     """
     if settings.preset == "paper":
+        require(candidates is None, "Algorithm 1 as printed chooses among all players; leave candidates out.")
         warnings.warn(
             "preset='paper' runs Algorithm 1 as printed: it does not stop by itself, skipping saves nothing, and its "
             "values are means over large coalitions only. Use preset='repaired' for anything but reproduction.",
             stacklevel=3,
         )
         return as_printed(game, settings, seed=seed, budget=budget, progress=progress, resume=resume)
-    k = how_many(settings.k, game.n)
-    state = state_of(resume, "tmab", seed, settings, game)
+    state = state_of(resume, "tmab", seed, settings, game, candidates)
+    cut = Cut.among(settings.k, game.n, candidates)
     meter = Meter(game, budget, progress, resume)
     meter.need(settings.most(game) + 2 * (resume is None), "one permutation")
     limits = ends(game, resume)
@@ -162,7 +168,7 @@ def tmab(
         while sampling.halves.draws < settings.permutations:
             wanted = torch.ones(game.n, dtype=torch.bool)
             if sampling.halves.draws >= settings.burn_in:
-                wanted = sampling.contest(settings, k).contested
+                wanted = sampling.contest(settings, cut).contested
                 done = not wanted.any()
                 if done:
                     break
@@ -175,12 +181,12 @@ def tmab(
     if sampling.bernstein is not None:
         state = {**state, "bernstein": sampling.bernstein.state()}
     result = summary("tmab", seed, settings, meter, limits, sampling.halves, state)
-    return _certified(result, sampling, settings, k)
+    return _certified(replace(result, k=cut.k, candidates=candidates), sampling, settings, cut)
 
 
-def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, k: int) -> Valuation:
+def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, cut: Cut) -> Valuation:
     """The result with what may be said about its top-k, and on what grounds."""
-    state = sampling.contest(settings, k) if sampling.halves.draws >= settings.burn_in else None
+    state = sampling.contest(settings, cut) if sampling.halves.draws >= settings.burn_in else None
     gap = math.inf if state is None else max(0.0, state.gap)
     whole = settings.floor == 0 or settings.proceed > 0
     certified = result.stopped == "certified" and whole
@@ -188,9 +194,10 @@ def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, k:
         "asymptotic": "time-uniform large-sample radii",
         "bernstein": f"empirical-Bernstein radii for marginals within ±{settings.marginal_range}",
     }[settings.radii]
+    among = "" if result.candidates is None else f"of the {len(cut.players)} players that compete, "
     claim = (
-        f"with probability {settings.confidence:g} no chosen player is worth less than a rejected one by more than "
-        f"{gap:.3g} ({grounds}, union over {len(result)} players)"
+        f"{among}with probability {settings.confidence:g} no chosen player is worth less than a rejected one by more "
+        f"than {gap:.3g} ({grounds}, union over {len(result)} players)"
     )
     sentence = f"Certified: {claim}." if certified else f"Not certified at the ε asked for ({result.stopped}); {claim}."
     if not whole:
