@@ -419,8 +419,8 @@ def _certificate(reached: bool, gap: float, now: Standing, settings: HybridSetti
     among = "" if n == len(now.values) else f"of the {n} players that compete, "
     claim = (
         f"{among}with probability {settings.confidence:g} no chosen player of the {band} near the cut is worth less "
-        f"than a rejected one of them by more than {gap:.3g} (time-uniform large-sample radii, union over {band} players); "
-        f"{now.expected_wrong:.2g} of {cut.k} places are expected to be wrong"
+        f"than a rejected one of them by more than {gap:.3g} (time-uniform large-sample radii, union over {band} "
+        f"players); {now.expected_wrong:.2g} of {cut.k} places are expected to be wrong"
     )
     if reached and band == n:
         return f"Certified: {claim}."
