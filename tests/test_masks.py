@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
+from snv.errors import UserError
 from snv.masks import Frozen, coverage_budget, select
 
 LAYERS = torch.tensor([0] * 10 + [1] * 30 + [2] * 60)
@@ -61,6 +62,25 @@ def test_no_more_than_the_largest_size_the_best_free_ones_first():
 def test_a_barred_neuron_is_never_chosen():
     barred = values() > values().median()
     assert not (select(values(), LAYERS, 40, barred=barred) & barred).any()
+
+
+@pytest.mark.parametrize("layer_share", [0.0, 0.5])
+def test_a_neuron_without_a_value_is_never_chosen(layer_share):
+    v = values()
+    v[::2] = torch.nan
+    mask = select(v, LAYERS, 40, layer_share)
+    assert int(mask.sum()) == 40
+    assert not (mask & v.isnan()).any()
+
+
+def test_more_neurons_than_have_a_value_are_refused():
+    v = values()
+    v[20:] = torch.nan
+    with pytest.raises(UserError, match="30 neurons are to be chosen, but only 20 of 100 have a value"):
+        select(v, LAYERS, 30)
+    free = torch.arange(100) < 10
+    with pytest.raises(UserError, match="20 neurons are to be chosen, but only 10 of 90 have a value"):
+        select(v, LAYERS, 20, free=free)
 
 
 def test_a_budget_as_large_as_the_network_keeps_everything():

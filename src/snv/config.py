@@ -81,15 +81,7 @@ class RunConfig:
 
 
 def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
-    """A dataclass from plain values: unknown keys and wrong types are refused with one sentence.
-
-    A class with ``presets`` takes ``preset = "name"`` too: many settings at once, each of which may still be given.
-    """
-    presets: Mapping[str, Mapping[str, Any]] = getattr(kind, "presets", {})
-    if presets and (preset := values.get("preset")) is not None:
-        if preset not in presets:
-            raise unknown("preset", str(preset), presets)
-        values = {**presets[preset], **{key: value for key, value in values.items() if key != "preset"}}
+    """A dataclass from plain values: unknown keys and wrong types are refused with one sentence."""
     _check_keys(kind, values, where)
     choices = {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
     words = {key: "none" for key, value in values.items() if value is None and "none" in choices.get(key, ())}
@@ -99,6 +91,19 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
         first = error.errors()[0]
         key = ".".join([*([where] if where else []), *(str(part) for part in first["loc"] if not _is_tag(part))])
         raise UserError(f"{key}: {first['msg'].lower()}; got {first['input']!r}.") from None
+
+
+def without_retired(stored: Mapping[str, Any], where: Path) -> dict[str, Any]:
+    """A stored run without settings that exist no more, if they said what is always done now."""
+    retired = LEARNERS[stored["method"]].retired if stored.get("method") in LEARNERS else {}
+    learner = dict(stored.get("learner", {}))
+    for key in [key for key in retired if key in learner]:
+        if (value := learner.pop(key)) != retired[key]:
+            raise UserError(
+                f"{where} was made by an older version with learner.{key}={value!r}, which {stored['method']} has no "
+                "more. Repeat it in a new directory, or continue it with that version."
+            )
+    return {**stored, "learner": learner}
 
 
 def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from snv.errors import UserError
 from snv.neurons import Neurons, Owned
 from snv.shapes import Entries, Indices, Mask, Values
 
@@ -28,17 +29,30 @@ def select(
     A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
     the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
     Neurons in ``free`` (frozen ones, when reuse costs nothing) all come along, or the best of them if that would make
-    more than ``largest`` in all. Neurons in ``barred`` are never chosen. Only one for each layer may exceed a limit.
+    more than ``largest`` in all. Neurons in ``barred`` or without a value (NaN) are never chosen. Only one for
+    each layer may exceed a limit.
     """
-    order = torch.argsort(values, descending=True, stable=True)
-    order = order if barred is None else order[~barred[order]]
-    costly = torch.ones(len(values), dtype=torch.bool) if free is None else ~free
-    limit = len(values) if largest is None else largest
     nothing = torch.zeros(len(values), dtype=torch.bool)
-    chosen = _add(nothing, order[costly[order]], layer_of, min(budget, limit), layer_share)
+    open_to_all = ~nothing if barred is None else ~barred
+    limit = len(values) if largest is None else largest
+    costly = open_to_all if free is None else open_to_all & ~free
+    chosen = _add(nothing, _ranked(values, costly, min(budget, limit)), layer_of, min(budget, limit), layer_share)
     if free is not None:
-        chosen = _add(chosen, order[free[order]], layer_of, max(0, limit - int(chosen.sum())), layer_share)
+        room = max(0, limit - int(chosen.sum()))
+        chosen = _add(chosen, _ranked(values, open_to_all & free, room), layer_of, room, layer_share)
     return chosen
+
+
+def _ranked(values: Values, candidates: Mask, wanted: int) -> Indices:
+    """Those of the candidates that have a value, best first, if they are as many as wanted (or all)."""
+    known = candidates & ~values.isnan()
+    if int(known.sum()) < min(wanted, int(candidates.sum())):
+        raise UserError(
+            f"{wanted} neurons are to be chosen, but only {int(known.sum())} of {int(candidates.sum())} have a value: "
+            "no marginal of the others was sampled. Sample more, or use another estimator."
+        )
+    order = torch.argsort(values.nan_to_num(nan=-math.inf), descending=True, stable=True)
+    return order[known[order]]
 
 
 def _add(chosen: Mask, order: Indices, layer_of: Indices, budget: int, layer_share: float) -> Mask:

@@ -10,16 +10,15 @@ import torch
 from test_learner_contract import assert_same
 from toy import around, learn, make, toy_stream
 
-from snv.config import load_config
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
 from snv.inference import RULES
 from snv.learners.snv import sample_of_all
-from snv.learners.snv_config import PAPER, SNVConfig
 from snv.masks import own_weights
 from snv.networks import build_network
 from snv.protocol.evaluate import accuracy
 from snv.training.loop import Training
+from snv.valuation.estimate import estimate
 from snv.valuation.scores import SCORES
 
 
@@ -166,8 +165,6 @@ SWITCHES = [
     {"fresh": True},
     {"reuse": "none"},
     {"reuse": "counted"},
-    {"cumulative": False},
-    {"released": 0.05},
     {"rotations": True},
     {"estimator": "hybrid", "draws": 8},
     {"estimator": "montecarlo", "draws": 4},
@@ -206,10 +203,9 @@ OPTIMIZERS = [
 
 
 @pytest.mark.parametrize("settings", OPTIMIZERS, ids=lambda o: "-".join(map(str, o.values())))
-@pytest.mark.parametrize("consolidate", [True, False])
-def test_frozen_weights_are_bit_identical_under_any_optimiser(settings, consolidate):
+def test_frozen_weights_are_bit_identical_under_any_optimiser(settings):
     stream = toy_stream()
-    learner = make("snv", "til", stream, capacity=0.3, consolidate=consolidate)
+    learner = make("snv", "til", stream, capacity=0.3)
     learner.setting = dataclasses.replace(learner.setting, train=dataclasses.replace(learner.setting.train, **settings))
     learn(learner, stream, 0)
     frozen = learner.frozen.clone()
@@ -220,19 +216,6 @@ def test_frozen_weights_are_bit_identical_under_any_optimiser(settings, consolid
         held = frozen[owned.owner]
         assert torch.equal(old[held], new[held])
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True)), "something must learn"
-
-
-def test_released_weights_move_and_no_others():
-    stream = toy_stream()
-    learner = make("snv", "til", stream, capacity=0.3, released=0.2)
-    learn(learner, stream, 0)
-    frozen = learner.frozen.clone()
-    before = [owned.tensor.detach()[frozen[owned.owner]].clone() for owned in own_weights(learner.neurons)]
-    learn(learner, stream, 1)
-    after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.neurons)]
-    moved = torch.cat([(a != b).flatten() for a, b in zip(after, before, strict=True)])
-    assert 0.1 < float(moved.double().mean()) < 0.26, "a fifth once a task: twice would be 0.36"
-    assert learner.certificates == [], "an experiment that forgets promises nothing"
 
 
 def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(caplog):
@@ -306,41 +289,19 @@ def test_fresh_weights_change_plastic_neurons_only():
     learner.verify()
 
 
-@pytest.mark.parametrize("scenario", ["til", "cil"])
-def test_the_papers_preset_is_the_literal_algorithm(scenario):
-    stream = toy_stream()
-    learner = make("snv", scenario, stream, **PAPER)
-    assert learner.config.consolidate is False
-    assert learner.config.capacity == 0.1
-    task = stream.task(0).without_test()
-    assert learner.stage(task, 1) is None
-    for t in range(2):
-        learn(learner, stream, t)
-    assert [int(s.mask.sum()) for s in learner.subnetworks] == [2, 2], "⌊0.1 · 24⌋ neurons each"
-    whole = learner.network(probes()) if scenario == "cil" else learner.network(probes(), 0)
-    block = None if scenario == "cil" else stream.blocks[0]
-    assert torch.equal(learner.logits(probes(), block), whole)
-
-
-def test_a_presets_setting_can_be_changed_one_by_one_also_to_what_the_default_is():
-    overrides = ["method=snv", "learner.preset=paper", "learner.capacity=0.3"]
-    config = load_config(None, overrides).learner_config()
-    assert config == SNVConfig(**PAPER | {"capacity": 0.3})
-    assert config.norm == "shared"
-    with pytest.raises(UserError, match="paper"):
-        load_config(None, ["method=snv", "learner.preset=papr"])
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"estimator": "gradent"}, "gradient"),
         ({"rule": "densty"}, "density"),
         ({"rule": "rotation"}, "set learner.rotations=true"),
-        ({"answer": "whole", "outside": "means"}, "Set learner.rule=single-head"),
-        ({"answer": "whole", "rule": "single-head"}, "would ask its subnetwork. Set learner.outside=means"),
-        ({"norm": "shared"}, "learner.norm=shared gives it none. Set learner.outside=means"),
         ({"draws": 0}, "learner.draws is at least 1"),
+        ({"floor": 0.1}, "learner.floor is a setting of truncated and tmab; learner.estimator=gradient has none"),
+        (
+            {"confidence": 0.9},
+            "learner.confidence is a setting of tmab and hybrid; learner.estimator=gradient",
+        ),
+        ({"floor": 1.0, "estimator": "tmab"}, "floor is a share"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(options, said):
@@ -361,25 +322,6 @@ def test_values_from_training_survive_a_best_epoch_that_is_not_the_last():
     learner.end_stage(stream.task(0).without_test(), stage)
     assert learner.values[0].abs().max() > 0
     assert len(learner.values[0].unique()) > 12
-
-
-def test_one_output_matrix_for_all_tasks_promises_nothing_and_does_not_stop_training():
-    learner, _ = learned(3, "cil", scope="seen")
-    assert learner.certificates == []
-
-
-def test_shared_norm_layers_drift_and_own_ones_do_not():
-    answers = {}
-    for norm in ("per-task", "shared"):
-        stream = toy_stream()
-        learner = normed(make("snv", "til", stream), norm=norm, outside="means")
-        learn(learner, stream, 0)
-        learner.network.eval()
-        before = learner.logits(probes(), stream.blocks[0]).clone()
-        learn(learner, stream, 1)
-        learner.network.eval()
-        answers[norm] = torch.equal(before, learner.logits(probes(), stream.blocks[0]))
-    assert answers == {"per-task": True, "shared": False}
 
 
 def test_a_rare_class_is_measured_too():
@@ -532,6 +474,24 @@ def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     assert all(bool((owned.tensor != 0).all()) for owned in learner.neurons.owned if owned.attribute == "weight"), (
         "a silent neuron would not learn"
     )
+
+
+@pytest.mark.parametrize(("estimator", "floor"), [("tmab", 0.2), ("hybrid", None)])
+def test_the_cut_that_was_estimated_is_the_one_that_was_made(estimator, floor, monkeypatch):
+    found = []
+
+    def spied(*arguments, **settings):
+        found.append((estimate(*arguments, **settings), settings))
+        return found[-1][0]
+
+    monkeypatch.setattr("snv.learners.snv.estimate", spied)
+    learner, _ = learned(2, estimator=estimator, draws=4, floor=floor, confidence=0.9)
+    valuation, settings = found[1]
+    old, new = learner.subnetworks[0].mask, learner.subnetworks[1].mask
+    assert torch.equal(settings["candidates"], ~old)
+    assert settings["confidence"] == 0.9
+    assert settings.get("floor") == floor
+    assert sorted(valuation.top_k().tolist()) == (new & ~old).nonzero()[:, 0].tolist()
 
 
 def test_exact_values_of_a_large_network_are_refused_before_training():

@@ -6,14 +6,17 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
 from snv.config import load_config
+from snv.errors import Interrupted, UserError
 from snv.learners import LEARNERS
 from snv.protocol.run import run
+from snv.protocol.value import value_run
 
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["snv.protocol.run"])
@@ -103,8 +106,6 @@ def test_a_finished_run_is_not_repeated(tmp_path):
 
 
 def test_two_processes_on_one_directory_are_one_too_many(tmp_path):
-    from snv.errors import UserError
-
     config = load_config(None, [*SETTINGS, "method=sgd", "train.epochs=200", "train.patience=0"])
     process = in_another_process(config, tmp_path)
     try:
@@ -115,3 +116,41 @@ def test_two_processes_on_one_directory_are_one_too_many(tmp_path):
     finally:
         process.kill()
         process.join()
+
+
+def as_written_by_0_1(directory: Path, **changes: object) -> None:
+    """Give a run's config the settings that snv had in its first version."""
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["learner"] |= {"consolidate": True, "norm": "per-task", "answer": "subnetwork", "scope": "task"}
+    config["learner"] |= {"cumulative": True, "released": 0.0} | changes
+    path.write_text(json.dumps(config))
+
+
+def test_an_unfinished_run_of_the_version_before_continues_to_the_same_bits(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=snv"])
+    run(config, tmp_path / "whole")
+    out = tmp_path / "cut"
+    with pytest.raises(Interrupted):
+        run(config, out, lambda what, *_: signal.raise_signal(signal.SIGTERM) if "task 2" in what else None)
+    as_written_by_0_1(out)
+    run(config, out)
+    assert results(out) == results(tmp_path / "whole")
+    assert "consolidate" not in json.loads((out / "config.json").read_text())["learner"]
+
+
+def test_a_finished_run_of_the_version_before_is_returned_and_its_neurons_can_be_valued(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=snv", "train.epochs=2", "data.tasks=2", "data.classes=4"])
+    before = run(config, tmp_path)
+    as_written_by_0_1(tmp_path)
+    assert run(config, tmp_path).results() == before.results()
+    assert len(value_run(tmp_path, 1, draws=2)) == 32
+
+
+def test_a_run_of_the_version_before_with_a_switch_that_is_gone_is_refused_in_one_sentence(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=snv", "train.epochs=2", "data.tasks=2", "data.classes=4"])
+    run(config, tmp_path)
+    as_written_by_0_1(tmp_path, released=0.05)
+    for again in (lambda: run(config, tmp_path), lambda: value_run(tmp_path, 1)):
+        with pytest.raises(UserError, match=r"learner\.released=0\.05, which snv has no more"):
+            again()

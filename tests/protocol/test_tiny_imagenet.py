@@ -26,6 +26,8 @@ def test_tiny_imagenet_runs_and_resumes(method, scenario, tiny_imagenet_dir, tin
     small = ["data.per_class=10", "train.epochs=1", "network.width=8", "threads=1", "checkpoint_seconds=0"]
     if method not in ("sgd", "snv"):  # all ten tasks for two methods, four for the others, to save minutes
         small += ["data.tasks=4", "data.classes=24"]
+    if method == "snv-paper":  # a permutation evaluates the network once for each of its neurons
+        small += ["learner.permutations=2", "learner.burn_in=2"]
     overrides = [f"method={method}", f"data.dir={tiny_imagenet_dir}", *small]
     config = load_config(CONFIGS / f"mini-{scenario}.toml", overrides)
     start = time.monotonic()

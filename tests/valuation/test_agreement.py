@@ -13,6 +13,7 @@ from snv.seeding import generator
 from snv.valuation.agreement import (
     how_many,
     kendall,
+    ranking,
     ranks,
     regret,
     relative_error,
@@ -29,6 +30,16 @@ def vector(*numbers: float) -> torch.Tensor:
 
 def test_the_top_k_is_signed_stable_and_puts_the_unknown_last():
     assert top_k(vector(-5, 1, math.nan, 1, 2), 3).tolist() == [4, 1, 3]
+    assert ranking(vector(-5, 1, math.nan, 1, 2)).tolist() == [4, 1, 3, 0, 2]
+
+
+def test_a_top_k_of_unknown_values_is_refused():
+    with pytest.raises(UserError, match="The top 3 of 4 players were asked for, but only 2 have a value"):
+        top_k(vector(math.nan, 1, math.nan, 2), 3)
+
+
+def test_halves_that_do_not_know_k_players_have_no_overlap():
+    assert math.isnan(split_half_overlap(torch.stack([vector(1, 2, 3), vector(math.nan, math.nan, 1)]), 2))
 
 
 @pytest.mark.parametrize(("k", "n", "count"), [(3, 10, 3), (0.1, 4800, 480), (0.07, 100, 7), (0.01, 8, 1), (1.0, 5, 5)])

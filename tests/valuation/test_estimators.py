@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from snv.errors import UserError
+from snv.masks import select
 from snv.seeding import generator
 from snv.valuation.agreement import spearman
-from snv.valuation.bandit import contest
+from snv.valuation.bandit import TMABSettings, as_printed, contest
 from snv.valuation.estimate import ESTIMATORS, estimate, forecast
 from snv.valuation.hybrid import coalitions_by_size
 from snv.valuation.intervals import normal_quantile
@@ -236,6 +237,38 @@ def test_the_contest_needs_both_sides_of_the_cut_to_be_apart():
     assert where.contested.tolist() == [False, True, True, False]
 
 
+FROZEN = torch.tensor([True, False, True, False, False, False, False, False])
+
+
+@pytest.mark.parametrize("method", ["tmab", "hybrid"])
+def test_the_cut_that_is_certified_is_the_one_that_selection_makes(method):
+    game = Additive(torch.tensor([0.1, 5.0, 0.2, 4.0, 1.0, 0.9, 0.8, 0.7], dtype=torch.float64))
+    settings = {"floor": 0.0} if method == "tmab" else {"eps": 0.5, **LEAN}
+    found = estimate(game, method, k=2, candidates=~FROZEN, **settings)
+    assert found.certified
+    assert "6 players that compete" in found.certificate
+    assert sorted(found.top_k().tolist()) == [1, 3]
+    chosen = select(found.values, torch.zeros(8, dtype=torch.long), 2, layer_share=0.0, free=FROZEN)
+    assert chosen.nonzero()[:, 0].tolist() == sorted([*found.top_k().tolist(), 0, 2])
+
+
+def test_players_that_do_not_compete_cost_nothing_after_the_burn_in():
+    found = estimate(unanimity(), "tmab", k=2, eps=0.1, permutations=60, burn_in=10, candidates=~FROZEN)
+    assert found.counts[FROZEN].tolist() == [10, 10]
+    assert int(found.counts.max()) > 10
+    assert not FROZEN[found.contested].any()
+
+
+def test_candidates_are_refused_where_they_mean_nothing_or_are_too_few_or_others_than_before():
+    with pytest.raises(UserError, match="montecarlo values all players alike"):
+        estimate(unanimity(), "montecarlo", candidates=~FROZEN)
+    with pytest.raises(UserError, match="from 1 to 6"):
+        estimate(unanimity(), "tmab", k=7, candidates=~FROZEN)
+    first = estimate(unanimity(), "tmab", k=2, permutations=3, candidates=~FROZEN)
+    with pytest.raises(UserError, match="equal candidates"):
+        estimate(unanimity(), "tmab", k=2, permutations=6, resume=first)
+
+
 @pytest.mark.parametrize("name", ["saturating", "random"])
 def test_the_papers_rule_never_stops_by_itself(name):
     with pytest.warns(UserWarning, match="Algorithm 1 as printed"):
@@ -247,7 +280,7 @@ def test_the_papers_rule_never_stops_by_itself(name):
 
 def test_the_papers_rule_takes_two_zero_marginals_for_certainty():
     with pytest.warns(UserWarning, match="Algorithm 1 as printed"):
-        found = estimate(voting(), "tmab", preset="paper", k=3, permutations=150, floor=-5.0)
+        found = estimate(voting(), "tmab", preset="paper", k=3, permutations=150, floor=-5.0, burn_in=2)
     assert found.stopped == "active set empty"
     assert found.counts.min() == 2
     assert 7 not in found.top_k()  # the strongest voter, dropped after two orders in which it did not decide
@@ -260,6 +293,30 @@ def test_the_papers_truncation_saves_nothing_and_is_biased():
         found = estimate(saturating(), "tmab", preset="paper", k=3, permutations=100, floor=0.5)
     assert found.evaluations >= 100 * saturating().n
     assert float(((found.values - saturating().shapley) / found.stderr)[1:].abs().max()) > 5
+
+
+def test_the_papers_rule_samples_everyone_until_the_burn_in_is_over():
+    found = [as_printed(voting(), TMABSettings(3, 6, -5.0, burn_in=b, preset="paper")) for b in (2, 6)]
+    assert [int(result.counts.min()) for result in found] == [2, 6]
+
+
+def test_a_payoff_that_cannot_exceed_the_papers_floor_is_refused_at_once():
+    game = Additive(torch.tensor([-3.0, -1.0, 0.5], dtype=torch.float64))  # V(all) = −3.5, like a loss
+    with pytest.raises(UserError, match=r"V\(all\) = -3.5 .* floor = 0.05"):
+        as_printed(game, TMABSettings(preset="paper", k=1))
+    assert game.evaluations <= 2
+
+
+def test_values_of_which_every_marginal_was_skipped_are_refused():
+    everyone = WeightGame([1, 1, 1, 1], lambda w: (w >= 4).double(), smooth=False)  # V(S) = 0 until the last one joins
+    with pytest.raises(UserError, match="skipped every marginal of 3 permutations"):
+        as_printed(everyone, TMABSettings(preset="paper", k=1, permutations=3))
+
+
+def test_a_player_whose_marginals_were_all_skipped_has_no_value_and_no_place():
+    found = as_printed(wide(), TMABSettings(preset="paper", k=5, permutations=1, floor=0.5))
+    assert found.values.isnan().any()
+    assert not found.values[found.top_k()].isnan().any()
 
 
 # gradient

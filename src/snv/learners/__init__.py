@@ -10,6 +10,7 @@ from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
 from snv.learners.snv import SNV
+from snv.learners.snv_paper import SNVPaper
 from snv.learners.wsn import WSN
 
 LEARNERS: dict[str, type[Learner]] = {
@@ -23,6 +24,7 @@ LEARNERS: dict[str, type[Learner]] = {
     "icarl": ICaRL,
     "der++": DER,
     "snv": SNV,
+    "snv-paper": SNVPaper,
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Joint",
     "Learner",
     "LwF",
+    "SNVPaper",
     "Scenario",
     "Setting",
 ]

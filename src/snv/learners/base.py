@@ -15,8 +15,8 @@ from snv.data.augment import Preprocess
 from snv.data.task import Split, Task
 from snv.files import State
 from snv.networks.head import Network
-from snv.shapes import Images, Labels, Logits
-from snv.training.loop import Surroundings, Training, descend
+from snv.shapes import Images, Indices, Labels, Logits
+from snv.training.loop import EVALUATION_BATCH, Surroundings, Training, descend
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
 
@@ -42,6 +42,14 @@ class Setting:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
+    @torch.no_grad()
+    def prepared(self, split: Split, start: int = 0, rows: Indices | None = None) -> tuple[Images, Labels]:
+        """Images of a split (all, or some rows) as the network takes them, and their labels counted from ``start``."""
+        rows = torch.arange(len(split)) if rows is None else rows
+        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
+        images = [self.preprocess(pixels, self.device, None, self.train.channels_last) for pixels, _ in batches]
+        return torch.cat(images), torch.cat([labels for _, labels in batches]).to(self.device) - start
+
 
 @dataclass(frozen=True)
 class NoConfig:
@@ -65,6 +73,7 @@ class Learner:
     one_network: ClassVar[bool] = True  # whether `network` as it stands answers, so that its neurons can be valued
     forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     Config: ClassVar[type] = NoConfig
+    retired: ClassVar[dict[str, Any]] = {}  # settings of older versions, and what is always done now
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         self.setting = setting

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import math
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -14,13 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snv.compact import Compact, Link, compact, write_back
-from snv.data.task import Split, Task
+from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.flow import NORMS
 from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
-from snv.learners.snv_config import IN_RUN, SNVConfig
+from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
 from snv.masks import Frozen, coverage_budget, n_weights_outside, no_entries, own_weights, redraw, select
 from snv.neurons import Neurons, find_neurons
 from snv.planner import plan
@@ -40,7 +39,7 @@ from snv.subnetwork import (
 )
 from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
-from snv.valuation.estimate import estimate
+from snv.valuation.estimate import ESTIMATORS, estimate
 from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
@@ -61,6 +60,7 @@ class SNV(Learner):
     paper = "Shapley Neuron Values for Continual Learning"
     memory = "per task: 1 bit, 1 number and 4 norm entries per neuron; in CIL class means and a covariance"
     Config: ClassVar[type] = SNVConfig
+    retired: ClassVar[dict[str, Any]] = RETIRED
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         super().__init__(setting, config)
@@ -164,16 +164,11 @@ class SNV(Learner):
 
     def _hold(self) -> None:
         """Frozen weights are put back after each step; a layer without any other is not trained at all."""
-        rng = generator(self.setting.seed, "released", len(self.subnetworks))
-        released = 0.0 if self.config.consolidate else self.config.released  # once a task, in its last stage
-        blocks = [(owned.tensor, kept) for owned, kept in zip(own_weights(self.neurons), self.kept, strict=True)]
-        self._held = _held(blocks, released, rng)
+        self._held = _held([(own.tensor, kept) for own, kept in zip(own_weights(self.neurons), self.kept, strict=True)])
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """A dense phase, then consolidation, within the epochs any other method has."""
         train = self.setting.train
-        if not self.config.consolidate:
-            return Stage("dense", train) if index == 0 else None
         dense = max(1, min(train.epochs - 1, round(self.config.dense_share * train.epochs)))
         lengths = {0: ("dense", dense, "train"), 1: ("consolidate", max(1, train.epochs - dense), "consolidate")}
         if index not in lengths:
@@ -185,11 +180,11 @@ class SNV(Learner):
         if stage.name == "dense":
             with self.phase("value"):
                 self._choose(task)
-        if stage.name == "consolidate" or not self.config.consolidate:
+        else:
             self._freeze(task)
 
     def end_task(self, task: Task) -> None:
-        if self.setting.scenario == "cil" and self.config.answer == "subnetwork":
+        if self.setting.scenario == "cil":
             self.statistics.append(self._measure(task))
 
     def _choose(self, task: Task) -> None:
@@ -211,8 +206,7 @@ class SNV(Learner):
         )
         self.values.append(values)
         self.chosen = self._outside(Subnetwork(mask, game.means.detach().clone(), norm_state(self.body)))
-        if self.config.consolidate:
-            self._cut()
+        self._cut()
 
     def _outside(self, subnetwork: Subnetwork) -> Subnetwork:
         """What the task is told by other neurons: their means, or nothing."""
@@ -233,10 +227,22 @@ class SNV(Learner):
             settings = {"permutations": draws or 32}
         if name == "tmab":
             settings["burn_in"] = max(2, min(30, settings["permutations"] // 2))
-        if name in ("tmab", "hybrid"):  # where the cut will be
-            reused = int(self.frozen.sum()) if self.config.reuse == "free" else 0
-            settings["k"] = max(1, min(game.n - 1, reused + self._budget_new()))
-        return estimate(game, name, seed=seed, **settings).values
+        for key in ("floor", "confidence"):
+            if (value := getattr(self.config, key)) is not None:
+                settings[key] = value
+        if ESTIMATORS[name].contest:
+            settings |= self._contest()
+        valuation = estimate(game, name, seed=seed, **settings)
+        if ESTIMATORS[name].contest:
+            log.info("%s Every layer's own share of the budget is a further rule on top.", valuation.certificate)
+        return valuation.values
+
+    def _contest(self) -> dict[str, Any]:
+        """The cut that `select` will make: how many places there are, and which neurons compete for them."""
+        free = ~self.frozen
+        candidates = free if self.config.reuse != "counted" and bool(free.any()) else None  # frozen ones come along
+        n = self.neurons.n if candidates is None else int(candidates.sum())
+        return {"k": min(n, max(len(self.neurons.layers), self._budget_new())), "candidates": candidates}
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
@@ -262,8 +268,7 @@ class SNV(Learner):
                 if (entries := kept.get(id(dense))) is not None:
                     rows = entries[link.rows]
                     blocks.append((tensor, rows if rows.ndim == 1 else rows[:, link.columns]))
-        rng = generator(self.setting.seed, "released", len(self.subnetworks), "small")
-        self._held = _held(blocks, self.config.released, rng)
+        self._held = _held(blocks)
 
     def _freeze(self, task: Task) -> None:
         """Back into the dense network, frozen and certified."""
@@ -273,19 +278,13 @@ class SNV(Learner):
         self._count_frozen()
         self.chosen, self._small, self._links, self._held = None, None, [], None
         self._cut_out.clear()
-        if self.config.keeps_its_promise:
-            self.certificates.append(self.certify(len(self.subnetworks) - 1, self.setting.seed + task.id))
-            self.verify()
-
-    @property
-    def _promised(self) -> range:
-        """The tasks whose answers must not change."""
-        return range(len(self.subnetworks)) if self.config.cumulative else range(len(self.subnetworks))[-1:]
+        self.certificates.append(self.certify(len(self.subnetworks) - 1, self.setting.seed + task.id))
+        self.verify()
 
     def _count_frozen(self) -> None:
         """B_t and the weights its tasks read."""
-        self.frozen = self._neurons_of(self._promised)
-        self.kept = self._read_by(self._promised)
+        tasks = range(len(self.subnetworks))
+        self.frozen, self.kept = self._neurons_of(tasks), self._read_by(tasks)
 
     def _neurons_of(self, tasks: Iterable[int]) -> Mask:
         """The neurons that any of these tasks has."""
@@ -305,8 +304,7 @@ class SNV(Learner):
     # ---- one step
 
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
-        heads = self.network.heads if self.config.scope == "seen" else [self.network.heads[-1]]
-        moving = [self._small] if self._small is not None else [self.body, *heads]
+        moving = [self._small] if self._small is not None else [self.body, self.network.heads[-1]]
         return [p for module in moving for p in module.parameters() if p.requires_grad]
 
     def set_training(self, training: bool, stage: Stage) -> None:
@@ -318,16 +316,9 @@ class SNV(Learner):
         return "with values" if self._carries(batch) else ""
 
     def task_logits(self, images: Images) -> Logits:
-        """Of the current task's classes only, in TIL and CIL, unless ``scope`` says all classes seen."""
-        if self._everything:
-            return self._classes(self.network(images))
+        """Of the current task's classes only, in TIL and CIL."""
         logits: Logits = self._small(images) if self._small is not None else self._newest(images)
         return self._classes(logits)
-
-    @property
-    def _everything(self) -> bool:
-        """Whether training compares all classes seen."""
-        return self.config.scope == "seen" and self.setting.scenario == "cil" and self._small is None
 
     def _newest(self, images: Images) -> Logits:
         """The whole network with the current task's head."""
@@ -341,7 +332,7 @@ class SNV(Learner):
         return logits[:, ::4] if self.config.rotations else logits
 
     def _offset(self) -> int:
-        return 0 if self._everything else self.blocks[-1].start
+        return self.blocks[-1].start
 
     def loss(self, batch: Batch) -> Tensor:
         if self.config.rotations:
@@ -349,10 +340,7 @@ class SNV(Learner):
             images, labels = turned(batch.images, turns), 4 * (batch.labels - self._offset()) + turns
         else:
             images, labels = batch.images, batch.labels - self._offset()
-        if self._everything:
-            logits = self.network(images)
-        else:
-            logits = self._small(images) if self._small is not None else self._newest(images)
+        logits = self._small(images) if self._small is not None else self._newest(images)
         loss = F.cross_entropy(logits.float(), labels)
         if self._small is None or self.config.distil == 0:
             return loss
@@ -394,11 +382,7 @@ class SNV(Learner):
             return RULES[self.config.rule](self.evidence(images))
         if block is None or block not in self.blocks or self.blocks.index(block) >= len(self.subnetworks):
             return super().logits(images, block)
-        t = self.blocks.index(block)
-        if self.config.answer == "subnetwork":
-            return self._answer(t, images)[1]
-        with self._norm_of(t):
-            return self._classes(self.network(images, t))
+        return self._answer(self.blocks.index(block), images)[1]
 
     def evidence(self, images: Images) -> Evidence:
         """What each specialist says, for the rules of `snv.inference`."""
@@ -424,20 +408,14 @@ class SNV(Learner):
         return features, averaged(views), views
 
     def put_in_place(self, t: int) -> None:
-        if self.config.norm == "per-task":
-            load_norm(self.body, self.subnetworks[t].norm)
-
-    def _norm_of(self, t: int) -> AbstractContextManager[None]:
-        """Inside the block the norm layers are task t's, unless all tasks share them."""
-        own = self.config.norm == "per-task"
-        return norm_of(self.body, self.subnetworks[t]) if own else nullcontext()
+        load_norm(self.body, self.subnetworks[t].norm)
 
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
         if t not in self._cut_out:
             subnetwork = self.subnetworks[t]
             arguments = (self.neurons, subnetwork.mask, subnetwork.means, self.setting.preprocess.shape)
-            with torch.inference_mode(False), torch.no_grad(), self._norm_of(t):
+            with torch.inference_mode(False), torch.no_grad(), norm_of(self.body, subnetwork):
                 small, _ = compact(self.body, self.network.head(t), *arguments)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
@@ -552,7 +530,7 @@ class SNV(Learner):
         device = self.setting.device
         self.frozen = state["frozen"]
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
-        self.kept = self._read_by(self._promised)
+        self.kept = self._read_by(range(len(self.subnetworks)))
         self.values = list(state["values"])
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
@@ -568,17 +546,16 @@ class SNV(Learner):
             assert self._small is not None
             self._small.load_state_dict(state["small"])
 
-    @torch.no_grad()
     def _validation_data(self, task: Task) -> tuple[Images, Labels]:
         """The task's validation images, and their labels within its head."""
-        return self._prepared(task.val, torch.arange(len(task.val)), task.block.start)
+        return self.setting.prepared(task.val, task.block.start)
 
     @torch.no_grad()
     def _measure(self, task: Task) -> Statistics:
         """What is kept for CIL of the task's training images, by its own specialist and all before it."""
         rng = generator(self.setting.seed, "measured images", task.id)
         rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-        images, labels = self._prepared(task.train, rows, task.block.start)
+        images, labels = self.setting.prepared(task.train, task.block.start, rows)
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
             specialist = self.specialist(t)
@@ -590,20 +567,12 @@ class SNV(Learner):
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
         return measure(labels, features, torch.cat(logits), len(task.block), of_views)
 
-    def _prepared(self, split: Split, rows: Tensor, start: int) -> tuple[Images, Labels]:
-        """Some images of a split as the network takes them, and their labels counted from ``start``."""
-        preprocess, channels_last = self.setting.preprocess, self.setting.train.channels_last
-        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
-        images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
-        labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
-        return torch.cat(images), labels - start
 
-
-def _held(blocks: list[tuple[Tensor, Entries]], released: float, rng: torch.Generator) -> Frozen:
+def _held(blocks: list[tuple[Tensor, Entries]]) -> Frozen:
     """What is frozen of some tensors, held; those frozen altogether are not trained, so no optimiser has them."""
     for tensor, frozen in blocks:
-        tensor.requires_grad_(not bool(frozen.all()) or released > 0)
-    return Frozen(((tensor, frozen) for tensor, frozen in blocks if tensor.requires_grad), released, rng)
+        tensor.requires_grad_(not bool(frozen.all()))
+    return Frozen((tensor, frozen) for tensor, frozen in blocks if tensor.requires_grad)
 
 
 def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from snv.config import RunConfig
+from snv.config import RunConfig, without_retired
 from snv.data import TaskStream, is_permuted, load_source
 from snv.data.augment import Preprocess
 from snv.data.task import Source, Task
@@ -292,7 +292,7 @@ def _bytes_needed(prepared: Prepared) -> int:
 
 def _check_same(asked: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     """A directory holds one run: continuing it with other settings would mix two."""
-    new, old = _flat(asked), _flat(stored)
+    new, old = _flat(asked), _flat(without_retired(stored, out))
     changed = [k for k in sorted(new.keys() | old.keys()) if new.get(k) != old.get(k) and k not in FREE_TO_CHANGE]
     if changed:
         told = ", ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in changed[:3])

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from snv.config import RunConfig, build
+from snv.config import RunConfig, build, without_retired
 from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import load_state
@@ -92,7 +92,7 @@ def open_run(path: Path, data_dir: Path | None, progress: Progress) -> Prepared:
     directory = RunDirectory(path)
     if not directory.is_run():
         raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
-    stored = directory.read("config.json")
+    stored = without_retired(directory.read("config.json"), path)
     if data_dir is not None:
         stored["data"]["dir"] = str(data_dir)
     return prepare(build(RunConfig, stored), progress, directory.read("environment.json"))

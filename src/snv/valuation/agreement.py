@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -10,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from snv.errors import UserError
-from snv.shapes import Indices, Values
+from snv.shapes import Indices, Mask, Values
 
 Number: TypeAlias = int | float  # the shape checker, unlike mypy, does not take an int for a float
 
@@ -24,10 +26,48 @@ def how_many(k: Number, n: int) -> int:
     raise UserError(f"k is a number of players from 1 to {n}, or a share of them in (0, 1]; got {k!r}. Try 0.1.")
 
 
+def ranking(values: Values) -> Indices:
+    """All players, the largest (signed) value first; ties go to the lower index, unknown values come last."""
+    return torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
+
+
 def top_k(values: Values, k: Number) -> Indices:
-    """The k players of largest (signed) value, best first; ties go to the lower index, unknown values come last."""
-    order = torch.argsort(values.nan_to_num(nan=-torch.inf), descending=True, stable=True)
-    return order[: how_many(k, len(values))]
+    """The k players of largest (signed) value, best first; a player without a value is never among them."""
+    wanted, known = how_many(k, len(values)), int((~values.isnan()).sum())
+    if known < wanted:
+        raise UserError(
+            f"The top {wanted} of {len(values)} players were asked for, but only {known} have a value. Sample more, or "
+            "ask for fewer."
+        )
+    return ranking(values)[:wanted]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """k places, and the players that compete for them."""
+
+    k: int
+    players: Indices
+
+    @staticmethod
+    def among(k: Number, n: int, candidates: Mask | None) -> Cut:
+        """k (a number, or a share) of the candidates; of all n players if there are none."""
+        players = torch.arange(n) if candidates is None else candidates.nonzero()[:, 0]
+        return Cut(how_many(k, len(players)), players)
+
+    def best(self, values: Values) -> Indices:
+        """Who gets the places, best first."""
+        return self.players[top_k(values[self.players], self.k)]
+
+    def chosen(self, values: Values) -> Mask:
+        """True for those who get the places."""
+        mask = torch.zeros(len(values), dtype=torch.bool)
+        mask[self.best(values)] = True
+        return mask
+
+    def spread(self, values: Values) -> float:
+        """The standard deviation of the values that compete."""
+        return float(values[self.players].std(correction=0))
 
 
 def top_k_precision(estimate: Values, truth: Values, k: Number) -> float:
@@ -74,5 +114,7 @@ def relative_error(estimate: Values, truth: Values) -> float:
 
 
 def split_half_overlap(halves: Float[Tensor, "2 n"], k: Number) -> float:
-    """The share of one half's top-k that the other, independent half chooses too."""
+    """The share of one half's top-k that the other, independent half chooses too; NaN if one has not so many values."""
+    if int((~halves.isnan()).sum(1).min()) < how_many(k, halves.shape[1]):
+        return math.nan
     return top_k_precision(halves[0], halves[1], k)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from snv.files import State
 from snv.shapes import Mask
-from snv.valuation.agreement import how_many, top_k
+from snv.valuation.agreement import Cut, how_many, top_k
 from snv.valuation.budget import UNLIMITED, Budget, Meter, Progress, ends, halves_of, require, state_of, summary
 from snv.valuation.game import Game
 from snv.valuation.intervals import BernsteinSequence, asymptotic_radius, floored_variance, z_radius
@@ -34,11 +34,11 @@ class TMABSettings(TruncatedSettings):
     permutations: int = 1000  # the cap; reaching it is no convergence, and the result says so
     confidence: float = 0.95  # 1 − δ, for all players and all looks together
     eps: float = 0.5  # ε of the ε-top-k, in standard deviations of the values
-    burn_in: int = 30  # permutations that sample everyone
+    burn_in: int = 30  # permutations that sample everyone, before the first look
     pseudo: float = 5.0  # weight of the pooled variance in the variance floor
     radii: Literal["asymptotic", "bernstein"] = "asymptotic"
     marginal_range: float | None = None  # bernstein only: no marginal exceeds this in size
-    preset: Literal["repaired", "paper"] = "repaired"  # paper: the literal Algorithm 1, for reproduction
+    preset: Literal["repaired", "paper"] = "repaired"  # paper: the printed rules, for reproduction
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,11 +117,14 @@ class Sampling:
             floored_variance(moments, settings.pseudo), moments.count, alpha, HORIZON
         )
 
-    def contest(self, settings: TMABSettings, k: int) -> Contest:
+    def contest(self, settings: TMABSettings, cut: Cut) -> Contest:
+        """How the contest stands among those who compete; nobody else is contested."""
         values, radius = self.estimate(settings)
-        chosen = torch.zeros(len(values), dtype=torch.bool)
-        chosen[top_k(values, k)] = True
-        return contest(chosen, values, radius, settings.eps * float(values.std(correction=0)))
+        among, chosen = cut.players, cut.chosen(values)
+        now = contest(chosen[among], values[among], radius[among], settings.eps * cut.spread(values))
+        contested = torch.zeros_like(chosen)
+        contested[among] = now.contested
+        return Contest(now.gap, contested)
 
 
 def _widest(settings: TMABSettings) -> float:
@@ -138,16 +141,24 @@ def tmab(
     budget: Budget = UNLIMITED,
     progress: Progress | None = None,
     resume: Valuation | None = None,
+    candidates: Mask | None = None,
 ) -> Valuation:
     """Algorithm 1 repaired: removal orders, a burn-in, then only contested neurons, until an ε-top-k is certain.
 
+    The top-k is that of the ``candidates`` (default: everyone); all others are in the game and sampled in the burn-in.
     Note: a neuron that is no longer sampled stays in the game; radii hold at all looks and for all neurons together;
     the values of neurons that were dropped early carry the luck that dropped them, so they rank but are not unbiased.
     """
     if settings.preset == "paper":
-        return _paper(game, settings, seed=seed, budget=budget, progress=progress, resume=resume)
-    k = how_many(settings.k, game.n)
-    state = state_of(resume, "tmab", seed, settings, game)
+        require(candidates is None, "Algorithm 1 as printed chooses among all players; leave candidates out.")
+        warnings.warn(
+            "preset='paper' runs Algorithm 1 as printed: it does not stop by itself, skipping saves nothing, and its "
+            "values are means over large coalitions only. Use preset='repaired' for anything but reproduction.",
+            stacklevel=3,
+        )
+        return as_printed(game, settings, seed=seed, budget=budget, progress=progress, resume=resume)
+    state = state_of(resume, "tmab", seed, settings, game, candidates)
+    cut = Cut.among(settings.k, game.n, candidates)
     meter = Meter(game, budget, progress, resume)
     meter.need(settings.most(game) + 2 * (resume is None), "one permutation")
     limits = ends(game, resume)
@@ -157,7 +168,7 @@ def tmab(
         while sampling.halves.draws < settings.permutations:
             wanted = torch.ones(game.n, dtype=torch.bool)
             if sampling.halves.draws >= settings.burn_in:
-                wanted = sampling.contest(settings, k).contested
+                wanted = sampling.contest(settings, cut).contested
                 done = not wanted.any()
                 if done:
                     break
@@ -170,12 +181,12 @@ def tmab(
     if sampling.bernstein is not None:
         state = {**state, "bernstein": sampling.bernstein.state()}
     result = summary("tmab", seed, settings, meter, limits, sampling.halves, state)
-    return _certified(result, sampling, settings, k)
+    return _certified(replace(result, k=cut.k, candidates=candidates), sampling, settings, cut)
 
 
-def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, k: int) -> Valuation:
+def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, cut: Cut) -> Valuation:
     """The result with what may be said about its top-k, and on what grounds."""
-    state = sampling.contest(settings, k) if sampling.halves.draws >= settings.burn_in else None
+    state = sampling.contest(settings, cut) if sampling.halves.draws >= settings.burn_in else None
     gap = math.inf if state is None else max(0.0, state.gap)
     whole = settings.floor == 0 or settings.proceed > 0
     certified = result.stopped == "certified" and whole
@@ -183,9 +194,10 @@ def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, k:
         "asymptotic": "time-uniform large-sample radii",
         "bernstein": f"empirical-Bernstein radii for marginals within ±{settings.marginal_range}",
     }[settings.radii]
+    among = "" if result.candidates is None else f"of the {len(cut.players)} players that compete, "
     claim = (
-        f"with probability {settings.confidence:g} no chosen player is worth less than a rejected one by more than "
-        f"{gap:.3g} ({grounds}, union over {len(result)} players)"
+        f"{among}with probability {settings.confidence:g} no chosen player is worth less than a rejected one by more "
+        f"than {gap:.3g} ({grounds}, union over {len(result)} players)"
     )
     sentence = f"Certified: {claim}." if certified else f"Not certified at the ε asked for ({result.stopped}); {claim}."
     if not whole:
@@ -214,33 +226,40 @@ def growing_marginals(payoff: Payoff, order: Tensor, active: Mask, floor: float,
 
 
 def undecided(moments: Moments, k: int, confidence: float) -> Mask:
-    """The paper's active set {i : |φ̂_i − φ^(k)| < δ_i}, δ_i = z σ̂_i/√n_i; it always holds the k-th neuron."""
-    cut = moments.mean[top_k(moments.mean, k)[-1]]
-    return (moments.mean - cut).abs() < z_radius(moments, confidence)
+    """The paper's active set {i : |φ̂_i − φ^(k)| < δ_i}, δ_i = z σ̂_i/√n_i; players without a value are in it too."""
+    unknown = moments.count == 0
+    if int((~unknown).sum()) < k:
+        return torch.ones_like(unknown)
+    values = moments.observed_mean
+    cut = values[top_k(values, k)[-1]]
+    return unknown | ((values - cut).abs() < z_radius(moments, confidence))
 
 
-def _paper(
+def as_printed(
     game: Game,
     settings: TMABSettings,
     *,
-    seed: int,
-    budget: Budget,
-    progress: Progress | None,
-    resume: Valuation | None,
+    seed: int = 0,
+    budget: Budget = UNLIMITED,
+    progress: Progress | None = None,
+    resume: Valuation | None = None,
 ) -> Valuation:
-    """The literal Algorithm 1, up to its cap."""
-    warnings.warn(
-        "preset='paper' runs Algorithm 1 as printed: it does not stop by itself, skipping saves nothing, and its "
-        "values are means over large coalitions only. Use preset='repaired' for anything but reproduction.",
-        stacklevel=3,
-    )
+    """EstimateSNV of Algorithm 1 with its own rules: growing coalitions, skipping at τ, pointwise intervals at α.
+
+    Note: printed, it looks at σ̂ after one permutation, where it is 0, and would stop; here everyone is sampled for
+    ``burn_in`` permutations first. Printed, it has no cap, and the k-th neuron keeps it running; here it has one.
+    """
     k, state = how_many(settings.k, game.n), state_of(resume, "tmab", seed, settings, game)
     halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
+    meter.need(game.n + 1.0 + 2 * (resume is None), "one permutation")
     limits = ends(game, resume)
+    _require_above_floor(limits, settings.floor)
     empty = False
     with meter.phase("permutations"):
         while halves.draws < settings.permutations:
-            active = undecided(halves.all, k, settings.confidence)
+            active = torch.ones(game.n, dtype=torch.bool)
+            if halves.draws >= settings.burn_in:
+                active = undecided(halves.all, k, settings.confidence)
             empty = not active.any()
             if empty:
                 break
@@ -253,7 +272,23 @@ def _paper(
             meter.report(halves.draws, settings.permutations)
     if not meter.stopped:
         meter.stopped = "active set empty" if empty else f"cap of {settings.permutations} permutations reached"
+    require(
+        halves.draws == 0 or bool(halves.all.count.any()),
+        f"Algorithm 1 as printed skipped every marginal of {halves.draws} permutations: V(S) was never above floor = "
+        f"{settings.floor:g} (τ) before the last players joined. Choose a smaller floor, or preset='repaired'.",
+    )
     result = summary("tmab", seed, settings, meter, limits, halves, state)
     sentence = "Not certified: pointwise normal intervals, looked at repeatedly for every player, are no certificate."
     contested = undecided(halves.all, k, settings.confidence).nonzero()[:, 0]
     return replace(result, adaptive=True, certificate=sentence, contested=contested)
+
+
+def _require_above_floor(limits: tuple[float, float], floor: float) -> None:
+    """Refuse a payoff of which every marginal would be skipped."""
+    v_all, v_none = limits
+    require(
+        v_all > floor,
+        f"Algorithm 1 as printed skips a marginal while V(S) is at most floor (τ), and V(all) = {v_all:.3g} is not "
+        f"above floor = {floor:g}, so nobody would get a value. Use a payoff such as accuracy, or a floor below "
+        f"V(none) = {v_none:.3g}.",
+    )

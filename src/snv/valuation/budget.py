@@ -14,8 +14,8 @@ import torch
 from snv.errors import UserError, unknown
 from snv.files import State
 from snv.seeding import generator
-from snv.shapes import Indices
-from snv.valuation.agreement import Number, how_many
+from snv.shapes import Indices, Mask
+from snv.valuation.agreement import Cut, Number, how_many
 from snv.valuation.game import Coalitions, Game, Payoffs
 from snv.valuation.moments import Halves
 from snv.valuation.result import Valuation
@@ -176,9 +176,16 @@ def rows_of_draw(game: Game, minibatch: int | None, seed: int, draw: int) -> Ind
     return order[block * minibatch : (block + 1) * minibatch]
 
 
-def state_of(resume: Valuation | None, method: str, seed: int, settings: Settings, game: Game) -> State:
+def state_of(
+    resume: Valuation | None,
+    method: str,
+    seed: int,
+    settings: Settings,
+    game: Game,
+    candidates: Mask | None = None,
+) -> State:
     """The state to continue from, or an empty one; a result that this run does not continue is refused."""
-    how_many(settings.k, game.n)
+    Cut.among(settings.k, game.n, candidates)
     if resume is None:
         return {"settings": settings.lasting()}
     found = (resume.method, resume.seed, len(resume), (resume.state or {}).get("settings"))
@@ -189,6 +196,8 @@ def state_of(resume: Valuation | None, method: str, seed: int, settings: Setting
         strict=True,
     ):
         require(old == new, f"resume= continues a run of equal {what}; it was {old!r} and is now {new!r}.")
+    alike = [None if mask is None else mask.tolist() for mask in (resume.candidates, candidates)]
+    require(alike[0] == alike[1], "resume= continues a run of equal candidates; these are others.")
     require(
         not resume.state.get("merged"), "A merged valuation cannot be continued; continue its parts and merge anew."
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from snv.errors import unknown
+from snv.errors import UserError, unknown
+from snv.shapes import Mask
 from snv.valuation.bandit import TMABSettings, tmab
 from snv.valuation.budget import UNLIMITED, Budget, Progress, Settings, settings_from
 from snv.valuation.exact import ExactSettings, exact
@@ -28,6 +29,7 @@ class Estimator:
     unbiased: bool = False  # E of `values` (of `unbiased` for hybrid) is φ, and intervals cover φ
     needs_gradient: bool = False
     intervals: bool = True
+    contest: bool = False  # spends its samples near the cut, so it may be told who competes there
     certifies: bool = False  # may end with an ε-top-k that holds with the stated probability
     axioms: frozenset[str] = frozenset()  # that hold for every single result, not only on average
 
@@ -59,6 +61,7 @@ ESTIMATORS: dict[str, Estimator] = {
         tmab,
         TMABSettings,
         "a certified ε-top-k; values rank, those dropped early keep the luck that dropped them",
+        contest=True,
         certifies=True,
         axioms=frozenset({"null player"}),
     ),
@@ -81,6 +84,7 @@ ESTIMATORS: dict[str, Estimator] = {
         "values rank best; `unbiased` with t-intervals for the players near the cut",
         unbiased=True,
         needs_gradient=True,
+        contest=True,
         certifies=True,
     ),
 }
@@ -106,9 +110,17 @@ def estimate(
     budget: Budget = UNLIMITED,
     progress: Progress | None = None,
     resume: Valuation | None = None,
+    candidates: Mask | None = None,
     **settings: Any,
 ) -> Valuation:
-    """The value of every player, by the named method; ``settings`` are those of its settings class."""
+    """The value of every player, by the named method; ``settings`` are those of its settings class.
+
+    ``candidates`` are the players that compete for the k places (default: everyone), for methods that look at the cut.
+    """
     chosen = estimator(method)
     made = settings_from(chosen.settings, settings)
-    return chosen.function(game, made, seed=seed, budget=budget, progress=progress, resume=resume)
+    among = {} if candidates is None else {"candidates": candidates}
+    if among and not chosen.contest:
+        known = " or ".join(name for name, other in ESTIMATORS.items() if other.contest)
+        raise UserError(f"{method} values all players alike, whoever competes; leave candidates out, or use {known}.")
+    return chosen.function(game, made, seed=seed, budget=budget, progress=progress, resume=resume, **among)

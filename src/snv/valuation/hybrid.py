@@ -12,7 +12,7 @@ from torch import Tensor
 from snv.files import State
 from snv.seeding import derived_seed, generator
 from snv.shapes import Indices, Mask
-from snv.valuation.agreement import how_many, top_k
+from snv.valuation.agreement import Cut, ranking
 from snv.valuation.bandit import contest
 from snv.valuation.budget import (
     UNLIMITED,
@@ -216,16 +216,15 @@ def _fit(pilot: Pilot, used: Mask, estimate: Vector) -> tuple[float, float, floa
     return alpha, gamma, max(error, noise * math.sqrt(2 / size)), slope  # τ² is not known better than its own error
 
 
-def band_around_cut(surrogate: Surrogate, settings: HybridSettings) -> Indices:
+def band_around_cut(surrogate: Surrogate, settings: HybridSettings, cut: Cut) -> Indices:
     """Players within ``width``·τ of the cut, always with those on both sides of it, at most ``max_band``."""
-    n = len(surrogate.prior)
-    k = how_many(settings.k, n)
-    order = top_k(surrogate.prior, n)
-    distance = (surrogate.prior - midpoint(surrogate.prior, k)).abs() / surrogate.tau2.sqrt().clamp(min=1e-300)
-    distance[order[k - 1 : k + 1]] = -1.0
+    prior, tau = surrogate.prior[cut.players], surrogate.tau2[cut.players].sqrt()
+    distance = (prior - midpoint(prior, cut.k)).abs() / tau.clamp(min=1e-300)
+    distance[ranking(prior)[cut.k - 1 : cut.k + 1]] = -1.0
     nearest = torch.argsort(distance, stable=True)[: settings.max_band]
-    least = nearest[: 2 * ENOUGH]
-    return torch.cat([least, nearest[2 * ENOUGH :][distance[nearest[2 * ENOUGH :]] <= settings.width]]).sort().values
+    further = nearest[2 * ENOUGH :]
+    band = torch.cat([nearest[: 2 * ENOUGH], further[distance[further] <= settings.width]])
+    return cut.players[band].sort().values
 
 
 def best_ratio(surrogate: Surrogate, flipped: int, gradient_cost: float) -> int:
@@ -288,32 +287,29 @@ class Standing:
     expected_wrong: float  # Σ Φ(−|φ̃ − c|/s̃) within the band
 
 
-def standing(surrogate: Surrogate, flips: Flips, settings: HybridSettings) -> Standing:
+def standing(surrogate: Surrogate, flips: Flips, settings: HybridSettings, cut: Cut) -> Standing:
     """φ̃ of everyone; in the band, the ε-top-k gap (C.8.3) and the expected number of wrong places (C.8.4)."""
     n, band = len(surrogate.prior), flips.band
-    k = how_many(settings.k, n)
     values, deviation = shrunk(surrogate.prior, surrogate.tau2, *flips.spread(flips.plain.all, n))
-    chosen = torch.zeros(n, dtype=torch.bool)
-    chosen[top_k(values, k)] = True
+    chosen = cut.chosen(values)
     variance = floored_variance(flips.centred, PSEUDO)
     radius = asymptotic_radius(variance, flips.centred.count, (1 - settings.confidence) / len(band), HORIZON)
-    eps = (settings.eps or 0.0) * float(values.std(correction=0))
+    eps = (settings.eps or 0.0) * cut.spread(values)
     if chosen[band].all() or not chosen[band].any():
         gap, contested = -math.inf, band[:0]
     else:
         where = contest(chosen[band], flips.centred.mean, radius, eps)
         gap, contested = where.gap, band[where.contested]
-    distance = (values[band] - midpoint(values, k)).abs() / deviation[band].clamp(min=1e-300)
+    distance = (values[band] - midpoint(values[cut.players], cut.k)).abs() / deviation[band].clamp(min=1e-300)
     return Standing(values, deviation, gap, contested, float(torch.special.ndtr(-distance).sum()))
 
 
-def decided(now: Standing, settings: HybridSettings) -> str:
+def decided(now: Standing, settings: HybridSettings, cut: Cut) -> str:
     """Why sampling may end, or nothing."""
-    k = how_many(settings.k, len(now.values))
     if settings.eps is not None:
-        reached = now.gap <= settings.eps * float(now.values.std(correction=0))
+        reached = now.gap <= settings.eps * cut.spread(now.values)
         return "certified" if reached else ""
-    return "few places expected to be wrong" if now.expected_wrong <= settings.misplaced * k else ""
+    return "few places expected to be wrong" if now.expected_wrong <= settings.misplaced * cut.k else ""
 
 
 def hybrid(
@@ -324,14 +320,17 @@ def hybrid(
     budget: Budget = UNLIMITED,
     progress: Progress | None = None,
     resume: Valuation | None = None,
+    candidates: Mask | None = None,
 ) -> Valuation:
     """Gradients, a pilot that calibrates them, exact flips of the band around the cut, then fresh flips to report.
 
     ``values`` are shrunk towards the calibrated gradient and rank; ``unbiased`` come from flips made after the last
-    decision, with intervals that are honest because nothing was chosen by looking at them.
+    decision, with intervals that are honest because nothing was chosen by looking at them. The cut is that of the
+    ``candidates`` (default: everyone); all others are in the game and keep their gradient's value.
     """
     need_gradient(game, "hybrid")
-    state = state_of(resume, "hybrid", seed, settings, game)
+    state = state_of(resume, "hybrid", seed, settings, game, candidates)
+    cut = Cut.among(settings.k, game.n, candidates)
     meter = Meter(game, budget, progress, resume)
     meter.need(
         2 * GRADIENT_COST * share_of_data(game, settings.minibatch) + 2 * (resume is None), "one pair of gradients"
@@ -343,16 +342,19 @@ def hybrid(
         with meter.phase("pilot"):
             surrogate = calibrate(run_pilot(meter, settings, seed), halves.all.mean, labels(game, "layers"))
     if surrogate is None:
-        return _without_flips(meter, settings, seed, limits, halves, state)
-    first, fresh = _flip(meter, settings, seed, surrogate, state)
+        unfinished = _without_flips(meter, settings, seed, limits, halves, state)
+        return replace(unfinished, k=cut.k, candidates=candidates)
+    first, fresh = _flip(meter, settings, seed, surrogate, state, cut)
     state = {**state, "surrogate": dict(vars(surrogate)), "first": first.state(), "fresh": fresh.state()}
-    result = summary("hybrid", seed, settings, meter, limits, halves, state)
-    return _with_flips(result, settings, surrogate, first, fresh)
+    result = replace(summary("hybrid", seed, settings, meter, limits, halves, state), k=cut.k, candidates=candidates)
+    return _with_flips(result, settings, surrogate, first, fresh, cut)
 
 
-def _flip(meter: Meter, settings: HybridSettings, seed: int, surrogate: Surrogate, state: State) -> tuple[Flips, Flips]:
+def _flip(
+    meter: Meter, settings: HybridSettings, seed: int, surrogate: Surrogate, state: State, cut: Cut
+) -> tuple[Flips, Flips]:
     """Rounds until decided, then fresh rounds; the budget of the latter is kept back."""
-    band = band_around_cut(surrogate, settings)
+    band = band_around_cut(surrogate, settings, cut)
     slope_cost = GRADIENT_COST * share_of_data(meter.game, settings.minibatch)
     ratio = best_ratio(surrogate, len(band), slope_cost)
     beta = surrogate.slope * ratio / (ratio + 1)  # β* = (ρσ_Δ/σ_g)·n0/(n0+n1)
@@ -366,7 +368,7 @@ def _flip(meter: Meter, settings: HybridSettings, seed: int, surrogate: Surrogat
                 number, own = first.plain.draws, derived_seed(seed, "rounds")
                 first = first.add(observe(meter, band, beta, ratio, settings, own, number))
                 if first.plain.draws >= settings.burn_in:
-                    reason = decided(standing(surrogate, first, settings), settings)
+                    reason = decided(standing(surrogate, first, settings, cut), settings, cut)
                 meter.report(first.plain.draws, settings.rounds)
     ended = meter.stopped or reason or f"cap of {settings.rounds} rounds reached"
     if ended != "interrupted":
@@ -382,11 +384,11 @@ def _flip(meter: Meter, settings: HybridSettings, seed: int, surrogate: Surrogat
 
 
 def _with_flips(
-    result: Valuation, settings: HybridSettings, surrogate: Surrogate, first: Flips, fresh: Flips
+    result: Valuation, settings: HybridSettings, surrogate: Surrogate, first: Flips, fresh: Flips, cut: Cut
 ) -> Valuation:
     """The result of all stages: what to rank by, what is unbiased, and what may be said about the top-k."""
     n, both = len(result), first.merge(fresh)
-    now = standing(surrogate, both, settings)
+    now = standing(surrogate, both, settings, cut)
     unbiased, stderr = first.spread(fresh.plain.all, n)
     counts = torch.zeros(n, dtype=torch.int64)
     counts[fresh.band] = fresh.plain.all.count
@@ -394,7 +396,7 @@ def _with_flips(
     change = surrogate.prior - result.values  # the calibration, applied to each half's own gradients
     halves = [shrunk(half + change, surrogate.tau2, *both.spread(part, n))[0] for half, part in means]
     gap = max(0.0, now.gap)
-    certified = result.stopped == "certified" and gap <= (settings.eps or 0.0) * float(now.values.std(correction=0))
+    certified = result.stopped == "certified" and gap <= (settings.eps or 0.0) * cut.spread(now.values)
     undone = result.stopped == "certified" and not certified
     return replace(
         result,
@@ -406,18 +408,19 @@ def _with_flips(
         contested=now.contested,
         unbiased=unbiased,
         unbiased_stderr=torch.where(unbiased.isnan(), torch.nan, stderr),
-        certified=certified and len(both.band) == n,
+        certified=certified and len(both.band) == len(cut.players),
         eps=gap,
-        certificate=_certificate(certified, gap, now, settings, len(both.band)),
+        certificate=_certificate(certified, gap, now, settings, len(both.band), cut),
     )
 
 
-def _certificate(reached: bool, gap: float, now: Standing, settings: HybridSettings, band: int) -> str:
-    n = len(now.values)
+def _certificate(reached: bool, gap: float, now: Standing, settings: HybridSettings, band: int, cut: Cut) -> str:
+    n = len(cut.players)
+    among = "" if n == len(now.values) else f"of the {n} players that compete, "
     claim = (
-        f"with probability {settings.confidence:g} no chosen player of the {band} near the cut is worth less than a "
-        f"rejected one of them by more than {gap:.3g} (time-uniform large-sample radii, union over {band} players); "
-        f"{now.expected_wrong:.2g} of {how_many(settings.k, n)} places are expected to be wrong"
+        f"{among}with probability {settings.confidence:g} no chosen player of the {band} near the cut is worth less "
+        f"than a rejected one of them by more than {gap:.3g} (time-uniform large-sample radii, union over {band} "
+        f"players); {now.expected_wrong:.2g} of {cut.k} places are expected to be wrong"
     )
     if reached and band == n:
         return f"Certified: {claim}."

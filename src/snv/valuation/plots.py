@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from snv.valuation.agreement import ranking
 from snv.valuation.result import Valuation
 
 
@@ -53,7 +54,7 @@ def plot_cumulative(valuation: Valuation) -> Figure:
 
 def plot_intervals(valuation: Valuation, around: int = 30, confidence: float = 0.95) -> Figure:
     """Values with their intervals for the players ranked around the cut, where intervals decide."""
-    order = valuation.top_k(len(valuation))
+    order = ranking(valuation.values)
     low, high = (end.numpy() for end in valuation.interval(confidence))
     ranks = np.arange(max(0, valuation.k - around), min(len(order), valuation.k + around))
     players = order[torch.from_numpy(ranks)].numpy()

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from snv.errors import UserError, unknown
 from snv.files import State, load_state, save_state
-from snv.shapes import Indices
-from snv.valuation.agreement import Number, split_half_overlap, top_k
+from snv.shapes import Indices, Mask
+from snv.valuation.agreement import Cut, Number, ranking, split_half_overlap
 from snv.valuation.intervals import asymptotic_radius, normal_quantile, t_radius
 from snv.valuation.moments import Halves, Vector
 
@@ -51,6 +51,7 @@ class Valuation:
     names: tuple[str, ...] | None = None  # e.g. layer1.0.conv1[17]
     layers: tuple[str, ...] | None = None
     state: State = None  # what `resume` and `merge` need
+    candidates: Mask | None = None  # who competed for the k places; None: everyone
 
     def __len__(self) -> int:
         return len(self.values)
@@ -72,8 +73,8 @@ class Valuation:
         return math.nan if self.halves is None else split_half_overlap(self.halves, self.k)
 
     def top_k(self, k: Number | None = None) -> Indices:
-        """The k (a number, or a share) players of largest signed value, best first."""
-        return top_k(self.values, self.k if k is None else k)
+        """The k (a number, or a share) players of largest signed value, best first, of those that competed."""
+        return Cut.among(self.k if k is None else k, len(self), self.candidates).best(self.values)
 
     def interval(self, confidence: float = 0.95) -> tuple[Vector, Vector]:
         """Lower and upper end per player, around ``unbiased`` if there is one, else around ``values``.
@@ -149,7 +150,7 @@ class Valuation:
             raise UserError("Tables need pandas, which is not installed. Try: pip install 'snv[pandas]'") from None
         low, high = self.interval()
         rank = torch.empty(len(self), dtype=torch.int64)
-        rank[self.top_k(len(self))] = torch.arange(1, len(self) + 1)
+        rank[ranking(self.values)] = torch.arange(1, len(self) + 1)
         columns: dict[str, object] = {
             "value": self.values.numpy(),
             "stderr": self.stderr.numpy(),
