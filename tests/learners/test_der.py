@@ -9,7 +9,6 @@ import math
 import pytest
 import torch
 from test_learner_contract import assert_same
-from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 from toy import around, learn, make, toy_stream
 
@@ -136,6 +135,26 @@ def test_a_step_leaves_weights_and_running_statistics_as_a_plain_step_does(scena
     assert torch.equal(stored[:, first:], answers[:, first:])
 
 
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_with_joint_passes_loss_and_gradients_are_those_of_one_batch_bit_for_bit(scenario):
+    learner, batch = started(scenario, t=2, norm_layers=True, passes="joint", replay=12)
+    twin, til = copy.deepcopy(learner.network), scenario == "til"
+    dark, known = (learner.buffer.draw(12, batch.rng(f"{what} replay")) for what in ("logit", "label"))
+    old = learner.setting.preprocess(torch.cat([dark["pixels"], known["pixels"]]), "cpu")
+    new, z_dark, z_known = twin(torch.cat([batch.images, old])).split([len(batch.labels), 12, 12])
+    stored = torch.nn.functional.pad(dark["logits"], (0, 6 - dark["logits"].shape[1]))
+    matched = logit_loss(z_dark, stored, stored_columns(dark["labels"], learner.blocks, scenario))
+    own = stored_columns(known["labels"], learner.blocks, "til") if til else None
+    repeated = label_loss(z_known, known["labels"], own)
+    expected = learner.task_losses(new[:, 4 if til else 0 :], batch.labels).mean() + 0.2 * matched + 0.5 * repeated
+    loss = learner.loss(batch)
+    assert torch.equal(loss, expected)
+    for part in (loss, expected):
+        part.backward()
+    for p, q in zip(learner.network.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(p.grad, q.grad)
+
+
 def test_separate_and_joint_passes_differ_by_batch_norm_alone():
     for norm_layers in (True, False):
         learner, batch = started("cil", norm_layers=norm_layers)
@@ -167,10 +186,8 @@ def test_multiply_accumulates_are_counted_right_while_the_buffer_fills_and_in_a_
         for step, batch in enumerate(training._batches()):
             training.progress.step = step + 1
             sizes.add(len(batch.labels))
-            with (
-                FlopCounterMode(display=False) as counter,
-                meter.counted("train", learner.work(batch), len(batch.labels)),
-            ):
+            counted = meter.counted("train", learner.work(batch), len(batch.labels))
+            with FlopCounterMode(display=False) as counter, counted:
                 learner.step(batch, training.optimizer)
             true += counter.get_total_flops() / 2
         training.progress.step = 0
@@ -198,6 +215,21 @@ def test_logits_stored_before_a_class_existed_say_nothing_about_it():
     logit_loss(logits, torch.zeros(3, 7), valid).backward()
     assert torch.equal(logits.grad != 0, valid)
     torch.testing.assert_close(logits.grad[valid], 2 * logits.detach()[valid] / 13)
+
+
+def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_stored(float64):
+    torch.manual_seed(0)
+    labels, z, stored = torch.tensor([0, 3, 3, 6]), torch.randn(4, 7), torch.randn(4, 7)
+    valid = stored_columns(labels, BLOCKS, "cil")  # 2 + 4 + 4 + 7 of 4 x 7 outputs
+    ours = logit_loss(z, stored, valid)
+    later_as_they_are = torch.where(valid, stored, z)
+    mse = torch.nn.functional.mse_loss
+    torch.testing.assert_close(mse(z, later_as_they_are), 17 / 28 * ours, rtol=1e-14, atol=0)
+    later_towards_zero = torch.where(valid, 0.0, z).square().sum() / 28
+    theirs = mse(z, torch.where(valid, stored, 0.0))
+    torch.testing.assert_close(theirs, 17 / 28 * ours + later_towards_zero, rtol=1e-14, atol=0)
+    last = labels == 6
+    torch.testing.assert_close(mse(z[last], stored[last]), logit_loss(z[last], stored[last], valid[last]))
 
 
 def test_in_TIL_an_image_answers_to_its_own_head_only():
