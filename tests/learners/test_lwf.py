@@ -83,15 +83,16 @@ def test_without_the_factor_of_squared_temperature_the_strength_is_that_much_lar
     ours = learner.loss(batch)
     z, a = learner.network(batch.images), learner.teacher(batch.images)
     new = nn.functional.cross_entropy(z[:, 4:], batch.labels - 4)
-    tempered, divergence = torch.zeros(()), torch.zeros(())
+    tempered, divergence, over_classes = torch.zeros(3)
     for old in [slice(0, 4)] if scenario == "cil" else [slice(0, 2), slice(2, 4)]:
         p, q = (x[:, old].softmax(1) ** (1 / tau) for x in (a, z))  # the original's form
         p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
         tempered = tempered - (p * q.log()).sum(1).mean()
         divergence = divergence + nn.functional.kl_div(q.log(), p, reduction="batchmean")
+        over_classes = over_classes + p.shape[1] * (p * (p / q).log()).mean()  # a mean over classes too, times K
     torch.testing.assert_close(ours, new + elsewhere * tempered, rtol=1e-12, atol=0)
     gradients = torch.autograd.grad(ours, weights)
-    for form in (tempered, divergence):  # they differ by the teacher's entropy, which has no gradient
+    for form in (tempered, divergence, over_classes):  # they differ by the teacher's entropy, which has no gradient
         for g, h in zip(
             gradients, torch.autograd.grad(new + elsewhere * form, weights, retain_graph=True), strict=True
         ):
