@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 
 import pytest
 import torch
 from test_learner_contract import assert_same
+from torch.utils.flop_counter import FlopCounterMode
 from toy import around, learn, make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned
-from snv.learners.der import DERConfig, label_loss, logit_loss, stored_columns
+from snv.learners.der import DER, DERConfig, label_loss, logit_loss, stored_columns
+from snv.networks import build_network
 from snv.protocol.evaluate import accuracy
+from snv.protocol.meter import Meter
 from snv.training.loop import Surroundings, Training, make_optimizer
 from snv.training.stage import Batch
 
 BLOCKS = [range(2), range(2, 4), range(4, 7)]
 
 
-def started(scenario, t=1, **config):
+def started(scenario, t=1, norm_layers=False, **config):
     """A learner that knows t tasks and has begun the next, and a first batch of it."""
     stream = toy_stream()
     learner = make("der++", scenario, stream, **config)
+    if norm_layers:
+        network = build_network("convnet", stream.source.shape, 0, width=4)
+        learner = DER(dataclasses.replace(learner.setting, network=network), learner.config)
     for s in range(t):
         learn(learner, stream, s)
     task = stream.task(t).without_test()
@@ -37,7 +44,7 @@ def started(scenario, t=1, **config):
 def plain_loss(learner, batch: Batch, til: bool) -> float:
     """Image by image, entry by entry, with a softmax by hand."""
     alpha, beta = learner.config.logit_weight, learner.config.label_weight
-    n = learner.config.replay or 12  # three quarters of a batch
+    n = learner.config.replay or 16  # a whole batch
     preprocess, network = learner.setting.preprocess, learner.network
 
     def block_of(label):
@@ -79,6 +86,115 @@ def test_the_two_draws_are_independent_and_each_has_its_weight():
     assert losses[0.2, 0.0] != losses[0.0, 0.5]
 
 
+def plain_step(learner, batch: Batch, network, joint: bool, lr: float):
+    """One update of ``network`` as the original makes it, or with a single pass; returns the new images' logits."""
+    til, blocks, new = learner.setting.scenario == "til", learner.blocks, len(batch.labels)
+    dark, known = (learner.buffer.draw(16, batch.rng(f"{what} replay")) for what in ("logit", "label"))
+    batches = [batch.images, *(learner.setting.preprocess(draw["pixels"], "cpu") for draw in (dark, known))]
+    if joint:
+        outputs = iter(network(torch.cat(batches)).split([new, 16, 16]))
+    else:
+        outputs = (network(images) for images in batches)  # each pass when its turn comes
+
+    def own(labels):
+        return [next(block for block in blocks if label in block) for label in labels.tolist()]
+
+    def cross_entropy(z, labels):
+        among = own(labels) if til else [range(z.shape[1])] * len(z)
+        rows = zip(z, labels.tolist(), among, strict=True)
+        return torch.stack([row[b.start : b.stop].logsumexp(0) - row[label] for row, label, b in rows]).mean()
+
+    z_new = next(outputs)
+    loss = cross_entropy(z_new, batch.labels)
+    z_dark, stored = next(outputs), dark["logits"]
+    blocks_of_dark = [range(b.start if til else 0, b.stop) for b in own(dark["labels"])]
+    gaps = [z[b.start : b.stop] - s[b.start : b.stop] for z, s, b in zip(z_dark, stored, blocks_of_dark, strict=True)]
+    loss = loss + learner.config.logit_weight * torch.cat(gaps).square().mean()
+    loss = loss + learner.config.label_weight * cross_entropy(next(outputs), known["labels"])
+    optimizer = torch.optim.SGD(network.parameters(), lr=lr)
+    loss.backward()
+    optimizer.step()
+    return z_new.detach()
+
+
+@pytest.mark.parametrize("passes", ["separate", "joint"])
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_a_step_leaves_weights_and_running_statistics_as_a_plain_step_does(scenario, passes):
+    learner, batch = started(scenario, t=2, norm_layers=True, passes=passes, buffer=1000)
+    twin, n_before = copy.deepcopy(learner.network), len(learner.buffer)
+    answers = plain_step(learner, batch, twin, passes == "joint", lr=0.1)
+    learner.step(batch, torch.optim.SGD(learner.network.parameters(), lr=0.1))
+    expected = dict(twin.state_dict())
+    for name, found in learner.network.state_dict().items():
+        if "running" in name or "num_batches" in name:
+            assert torch.equal(found, expected[name])
+        else:
+            torch.testing.assert_close(found, expected[name], rtol=1e-5, atol=1e-6)
+    first = learner.blocks[-1].start if scenario == "til" else 0
+    stored = learner.buffer.state_dict()["columns"]["logits"][n_before:]
+    assert torch.equal(stored[:, first:], answers[:, first:])
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_with_joint_passes_loss_and_gradients_are_those_of_one_batch_bit_for_bit(scenario):
+    learner, batch = started(scenario, t=2, norm_layers=True, passes="joint", replay=12)
+    twin, til = copy.deepcopy(learner.network), scenario == "til"
+    dark, known = (learner.buffer.draw(12, batch.rng(f"{what} replay")) for what in ("logit", "label"))
+    old = learner.setting.preprocess(torch.cat([dark["pixels"], known["pixels"]]), "cpu")
+    new, z_dark, z_known = twin(torch.cat([batch.images, old])).split([len(batch.labels), 12, 12])
+    stored = torch.nn.functional.pad(dark["logits"], (0, 6 - dark["logits"].shape[1]))
+    matched = logit_loss(z_dark, stored, stored_columns(dark["labels"], learner.blocks, scenario))
+    own = stored_columns(known["labels"], learner.blocks, "til") if til else None
+    repeated = label_loss(z_known, known["labels"], own)
+    expected = learner.task_losses(new[:, 4 if til else 0 :], batch.labels).mean() + 0.2 * matched + 0.5 * repeated
+    loss = learner.loss(batch)
+    assert torch.equal(loss, expected)
+    for part in (loss, expected):
+        part.backward()
+    for p, q in zip(learner.network.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(p.grad, q.grad)
+
+
+def test_separate_and_joint_passes_differ_by_batch_norm_alone():
+    for norm_layers in (True, False):
+        learner, batch = started("cil", norm_layers=norm_layers)
+        losses = []
+        for passes in ("separate", "joint"):
+            learner.config = DERConfig(passes=passes)
+            losses.append(learner.loss(batch).item())
+        assert (losses[0] == pytest.approx(losses[1], rel=1e-6)) is not norm_layers
+
+
+@pytest.mark.parametrize(("passes", "sizes"), [("separate", [10, 16, 16]), ("joint", [42])])
+def test_each_draw_is_a_whole_batch_however_many_images_are_new(passes, sizes):
+    learner, batch = started("cil", passes=passes)
+    few = dataclasses.replace(batch, images=batch.images[:10], labels=batch.labels[:10], pixels=batch.pixels[:10])
+    seen = []
+    learner.network.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    learner.loss(few)
+    assert seen == sizes
+
+
+@pytest.mark.parametrize("passes", ["separate", "joint"])
+def test_multiply_accumulates_are_counted_right_while_the_buffer_fills_and_in_a_last_small_batch(passes):
+    learner, _ = started("cil", t=0, passes=passes, replay=40)
+    task = toy_stream().task(0).without_test()
+    training = Training(learner, task, learner.stage(task, 0), around(learner))
+    meter, true, sizes = Meter(), 0.0, set()
+    for epoch in range(2):
+        training.progress.epoch = epoch
+        for step, batch in enumerate(training._batches()):
+            training.progress.step = step + 1
+            sizes.add(len(batch.labels))
+            counted = meter.counted("train", learner.work(batch), len(batch.labels))
+            with FlopCounterMode(display=False) as counter, counted:
+                learner.step(batch, training.optimizer)
+            true += counter.get_total_flops() / 2
+        training.progress.step = 0
+    assert len(sizes) > 1
+    assert meter.macs["train"] == pytest.approx(true)
+
+
 @pytest.mark.parametrize("scenario", ["til", "cil"])
 def test_with_both_weights_at_zero_it_is_SGD_bit_for_bit(scenario):
     stream = toy_stream()
@@ -99,6 +215,21 @@ def test_logits_stored_before_a_class_existed_say_nothing_about_it():
     logit_loss(logits, torch.zeros(3, 7), valid).backward()
     assert torch.equal(logits.grad != 0, valid)
     torch.testing.assert_close(logits.grad[valid], 2 * logits.detach()[valid] / 13)
+
+
+def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_stored(float64):
+    torch.manual_seed(0)
+    labels, z, stored = torch.tensor([0, 3, 3, 6]), torch.randn(4, 7), torch.randn(4, 7)
+    valid = stored_columns(labels, BLOCKS, "cil")  # 2 + 4 + 4 + 7 of 4 x 7 outputs
+    ours = logit_loss(z, stored, valid)
+    later_as_they_are = torch.where(valid, stored, z)
+    mse = torch.nn.functional.mse_loss
+    torch.testing.assert_close(mse(z, later_as_they_are), 17 / 28 * ours, rtol=1e-14, atol=0)
+    later_towards_zero = torch.where(valid, 0.0, z).square().sum() / 28
+    theirs = mse(z, torch.where(valid, stored, 0.0))
+    torch.testing.assert_close(theirs, 17 / 28 * ours + later_towards_zero, rtol=1e-14, atol=0)
+    last = labels == 6
+    torch.testing.assert_close(mse(z[last], stored[last]), logit_loss(z[last], stored[last], valid[last]))
 
 
 def test_in_TIL_an_image_answers_to_its_own_head_only():
@@ -220,3 +351,10 @@ def test_settings_that_make_no_sense_are_refused():
     for wrong in ({"logit_weight": -1.0}, {"label_weight": math.nan}, {"buffer": 0}, {"replay": 0}):
         with pytest.raises(UserError, match=f"learner.{next(iter(wrong))}.*got"):
             DERConfig(**wrong)
+
+
+@pytest.mark.parametrize("one", ["buffer", "replay"])
+def test_a_draw_of_one_image_is_refused_where_batch_norm_would_see_it_alone(one):
+    with pytest.raises(UserError, match=rf"learner\.{one} is at least 2.*got 1.*passes=joint"):
+        DERConfig(**{one: 1})
+    assert getattr(DERConfig(**{one: 1}, passes="joint"), one) == 1

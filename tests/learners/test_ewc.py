@@ -128,6 +128,45 @@ def test_the_penalty_and_its_gradient_are_those_of_plain_loops():
     assert not any(name.startswith("heads.1") for name in learner.fisher)
 
 
+def batchwise(learner, split, size: int) -> dict[str, torch.Tensor]:
+    """Importance as some libraries have it: mean over batches of the squared gradient of a batch's mean loss."""
+    parameters, orders = dict(learner.network.named_parameters()), torch.arange(len(split)).split(size)
+    total = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    for pixels, labels in split.batches(orders):
+        loss = nn.functional.cross_entropy(learner.network(learner.setting.preprocess(pixels, "cpu")), labels)
+        for name, g in zip(parameters, torch.autograd.grad(loss, list(parameters.values())), strict=True):
+            total[name] += g**2 / len(orders)
+    return total
+
+
+def test_the_fisher_information_of_labels_equals_a_batchwise_one_at_batches_of_one_image_only(float64):
+    learner, stream = learned("cil", 1, answers="empirical", images=1000)
+    split = stream.task(0).train
+    ones, many = batchwise(learner, split, 1), batchwise(learner, split, len(split) // 3)
+    for name, found in learner.fisher.items():
+        torch.testing.assert_close(found, ones[name], rtol=1e-12, atol=1e-18)
+        assert (many[name] <= found * (1 + 1e-12)).all()
+        assert many[name].sum() < 0.9 * found.sum()
+
+
+def test_a_penalty_without_the_half_is_ours_at_twice_its_strength(float64):
+    learner, stream = learned("cil", 1, strength=20.0)
+    task = stream.task(1)
+    learner.begin_task(task)
+    with torch.no_grad():
+        for p in learner.network.parameters():
+            p.mul_(1.3)
+    batch, weights = batch_of(learner, task), dict(learner.network.named_parameters())
+    ours = learner.loss(batch)
+    theirs = nn.functional.cross_entropy(learner.network(batch.images), batch.labels)
+    for name, fisher in learner.fisher.items():
+        theirs = theirs + 10.0 * (fisher * (weights[name] - learner.anchor[name]) ** 2).sum()
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=0)
+    gradients = (torch.autograd.grad(loss, list(weights.values())) for loss in (ours, theirs))
+    for g, h in zip(*gradients, strict=True):
+        torch.testing.assert_close(g, h, rtol=1e-10, atol=1e-14)
+
+
 def test_penalty_and_gradient_are_exactly_zero_at_the_anchor():
     learner, _ = learned()
     distance = weighted_distance(learner.held(), learner.anchor, learner.fisher)

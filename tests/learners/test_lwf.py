@@ -69,6 +69,36 @@ def test_distillation_is_the_printed_formula(tau):
     )
 
 
+@pytest.mark.parametrize("tau", [2.0, 4.0])
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_without_the_factor_of_squared_temperature_the_strength_is_that_much_larger(float64, scenario, tau):
+    learner, stream = learned(scenario, 2, strength=0.5, temperature=tau)
+    task = stream.task(2)
+    learner.begin_task(task)
+    with torch.no_grad():
+        for p in learner.network.parameters():
+            p.mul_(1.3)
+    batch, elsewhere = a_batch(learner, task), 0.5 * tau**2
+    weights = list(learner.network.parameters())
+    ours = learner.loss(batch)
+    z, a = learner.network(batch.images), learner.teacher(batch.images)
+    new = nn.functional.cross_entropy(z[:, 4:], batch.labels - 4)
+    tempered, divergence, over_classes = torch.zeros(3)
+    for old in [slice(0, 4)] if scenario == "cil" else [slice(0, 2), slice(2, 4)]:
+        p, q = (x[:, old].softmax(1) ** (1 / tau) for x in (a, z))  # the original's form
+        p, q = p / p.sum(1, keepdim=True), q / q.sum(1, keepdim=True)
+        tempered = tempered - (p * q.log()).sum(1).mean()
+        divergence = divergence + nn.functional.kl_div(q.log(), p, reduction="batchmean")
+        over_classes = over_classes + p.shape[1] * (p * (p / q).log()).mean()  # a mean over classes too, times K
+    torch.testing.assert_close(ours, new + elsewhere * tempered, rtol=1e-12, atol=0)
+    gradients = torch.autograd.grad(ours, weights)
+    for form in (tempered, divergence, over_classes):  # they differ by the teacher's entropy, which has no gradient
+        for g, h in zip(
+            gradients, torch.autograd.grad(new + elsewhere * form, weights, retain_graph=True), strict=True
+        ):
+            torch.testing.assert_close(g, h, rtol=1e-10, atol=1e-14)
+
+
 @pytest.mark.parametrize("scope", ["new", "seen"])
 @pytest.mark.parametrize("scenario", ["til", "cil"])
 def test_the_loss_is_cross_entropy_plus_distillation_in_the_right_softmaxes(scenario, scope):

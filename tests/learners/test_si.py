@@ -144,6 +144,59 @@ def test_a_negative_path_counts_as_no_importance():
     torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 0.2]))
 
 
+def test_on_a_first_task_of_plain_SGD_importance_equals_the_form_with_squared_gradients(float64):
+    stream = toy_stream()
+    learner, lr = make("si", "cil", stream, damping=0.01), 0.05
+    task = stream.task(0)
+    learner.begin_task(task)
+    batch, squares = whole_batch(learner, task), {name: torch.zeros_like(w) for name, w in learner.path.items()}
+    start = {name: p.detach().clone() for name, p in learner.network.named_parameters()}
+    optimizer = torch.optim.SGD(learner.network.parameters(), lr=lr)
+    for _ in range(10):
+        gradients = torch.autograd.grad(learner.loss(batch), list(learner.network.parameters()))
+        learner.step(batch, optimizer)
+        for name, g in zip(start, gradients, strict=True):
+            squares[name] += lr * g**2
+    learner.end_task(task)
+    for name, p in learner.network.named_parameters():
+        theirs = squares[name] / ((p.detach() - start[name]) ** 2 + 0.01)
+        torch.testing.assert_close(learner.omega[name], theirs, rtol=1e-9, atol=1e-15)
+
+
+def test_a_task_that_went_uphill_takes_no_earlier_importance_away(float64):
+    learner, stream = learned("cil", 1, damping=0.01)
+    before = cloned(learner.omega)
+    learner.begin_task(stream.task(1))
+    paths = {name: torch.linspace(-1, 1, w.numel()).view_as(w) for name, w in learner.path.items()}
+    learner.path = dict(paths)
+    learner.end_task(stream.task(1))  # nothing moved, so the path is divided by the damping alone
+    for name, old in before.items():
+        sum_clamped = (old + paths[name] / 0.01).clamp(min=0)  # the original's form
+        torch.testing.assert_close(learner.omega[name], old + paths[name].clamp(min=0) / 0.01, rtol=1e-12, atol=0)
+        assert (learner.omega[name] >= sum_clamped).all()
+        downhill = paths[name] >= 0
+        torch.testing.assert_close(learner.omega[name][downhill], sum_clamped[downhill], rtol=1e-12, atol=0)
+
+
+def test_a_penalty_with_a_half_is_ours_at_half_its_strength(float64):
+    learner, stream = learned("cil", 1, strength=0.5, damping=0.01)
+    task = stream.task(1)
+    learner.begin_task(task)
+    with torch.no_grad():
+        for p in learner.network.parameters():
+            p.mul_(1.3)
+    batch, weights = whole_batch(learner, task), dict(learner.network.named_parameters())
+    theirs = nn.functional.cross_entropy(learner.network(batch.images), batch.labels)
+    for name, omega in learner.omega.items():
+        theirs = theirs + 1.0 / 2 * (omega * (weights[name] - learner.start[name]) ** 2).sum()
+    theirs.backward()
+    expected = {name: (p - 0.1 * p.grad).detach() for name, p in weights.items()}
+    told = learner.step(batch, torch.optim.SGD(learner.network.parameters(), lr=0.1))
+    torch.testing.assert_close(told, theirs.detach(), rtol=1e-12, atol=0)
+    for name, p in weights.items():
+        torch.testing.assert_close(p.detach(), expected[name], rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize("scenario", ["til", "cil"])
 def test_with_strength_zero_it_is_SGD_bit_for_bit(scenario):
     si, stream = learned(scenario, 3, strength=0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,8 @@ class DERConfig:
     logit_weight: float = 0.2  # α, the paper's for all data sets
     label_weight: float = 0.5  # β, the paper's for CIFAR-100; 1.0 for Tiny-ImageNet and ImageNet-1k
     buffer: int | None = None  # K; None: the paper's, 2,000 in CIL and 200 in TIL (ImageNet-1k in CIL: set 20000)
-    replay: int | None = None  # samples of each of the two draws (original: a batch); None: three quarters of a batch
+    replay: int | None = None  # samples of each of the two draws; None: a batch, as the original
+    passes: Literal["separate", "joint"] = "separate"  # new images and either draw each through BatchNorm by itself
 
     def __post_init__(self) -> None:
         for name in ("logit_weight", "label_weight"):
@@ -37,7 +38,13 @@ class DERConfig:
                 )
         check_buffer(self.buffer)
         if self.replay is not None and self.replay < 1:
-            raise UserError(f"learner.replay, the samples of one draw, is at least 1; got {self.replay}. Try 48.")
+            raise UserError(f"learner.replay, the samples of one draw, is at least 1; got {self.replay}. Try 64.")
+        for name in ("buffer", "replay"):
+            if self.passes == "separate" and getattr(self, name) == 1:
+                raise UserError(
+                    f"learner.{name} is at least 2 if each draw passes by itself (BatchNorm needs two images); got 1. "
+                    "Try learner.passes=joint."
+                )
 
 
 Columns = Bool[Tensor, "b k"]
@@ -90,20 +97,33 @@ class DER(Learner):
         return self.loss_and_logits(batch)[0]
 
     def loss_and_logits(self, batch: Batch) -> tuple[Tensor, Logits]:
-        """The loss, and the logits of the batch itself; new and old images share one forward pass."""
-        weights = self.config.logit_weight, self.config.label_weight
-        if len(self.buffer) == 0 or weights == (0, 0):
+        """The loss, and the logits of the batch itself."""
+        n = self.n_drawn(batch)
+        if n == 0:
             logits = self.task_logits(batch.images)
             return self.task_losses(logits, batch.labels).mean(), logits
-        n = self.config.replay or max(1, 3 * batch.stage.settings.batch_size // 4)
         dark, known = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
         old = self._augmented(torch.cat([dark["pixels"], known["pixels"]]), batch)
-        logits = self.network(torch.cat([batch.images, old])).float()
-        new, z_dark, z_known = logits.split([len(batch.labels), len(dark["labels"]), len(known["labels"])])
-        new = new[:, self._offset() :]
+        new, z_dark, z_known = self.passed(batch.images, *old.split(n))
         terms = self._logit_term(z_dark, dark), self._label_term(z_known, known["labels"])
+        weights = self.config.logit_weight, self.config.label_weight
         loss = self.task_losses(new, batch.labels).mean() + weights[0] * terms[0] + weights[1] * terms[1]
         return loss, new
+
+    def n_drawn(self, batch: Batch) -> int:
+        """The stored images of each draw: none if neither term has a weight, never more than there are."""
+        if self.config.logit_weight == self.config.label_weight == 0:
+            return 0
+        return min(self.config.replay or batch.stage.settings.batch_size, len(self.buffer))
+
+    def passed(self, *batches: Tensor) -> tuple[Tensor, ...]:  # images (b c h w) and logits, each of its own length b
+        """Logits of new images and of both draws, one pass after the other as in the original, or all in one."""
+        if self.config.passes == "separate":
+            new, *old = batches
+            return self.task_logits(new), *(self.network(images).float() for images in old)
+        logits: Logits = self.network(torch.cat(batches)).float()
+        new, *rest = logits.split([len(images) for images in batches])
+        return new[:, self._offset() :], *rest
 
     def _logit_term(self, logits: Logits, dark: dict[str, Tensor]) -> Tensor:
         labels, stored = (dark[name].to(logits.device) for name in ("labels", "logits"))
@@ -120,7 +140,9 @@ class DER(Learner):
         return self.setting.preprocess(pixels, self.setting.device, rng, settings.channels_last)
 
     def work(self, batch: Batch) -> str:
-        return "" if len(self.buffer) else "empty buffer"
+        """A draw is as large for few new images as for many, so the cost per new image depends on both numbers."""
+        n = self.n_drawn(batch)
+        return f"{len(batch.labels)} new and 2 x {n} old" if n else ""
 
     def bytes_kept(self, n_classes: int) -> int:
         """Pixels, a label of 8 bytes and logits of 4."""
