@@ -283,7 +283,7 @@ class SNV(Learner):
         return range(len(self.subnetworks)) if self.config.cumulative else range(len(self.subnetworks))[-1:]
 
     def _count_frozen(self) -> None:
-        """B_t and the weights its tasks read."""
+        """B_t, the neurons of all tasks whose answers must not change (Eq. 7), and the weights these tasks read."""
         self.frozen = self._neurons_of(self._promised)
         self.kept = self._read_by(self._promised)
 
