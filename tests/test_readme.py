@@ -74,13 +74,3 @@ def test_every_link_leads_somewhere():
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
-
-
-def test_every_test_named_in_the_paper_map_exists():
-    text = (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")
-    for path in re.findall(r"`(tests/[^`]+)`", text):
-        assert (ROOT / path).exists(), path
-    for path in re.findall(r"`((?:masks|subnetwork|compact|neurons)\.py)`", text):
-        assert (ROOT / "src/snv" / path).exists(), path
-    for path in re.findall(r"`((?:data|protocol|metrics|networks|training|learners|valuation)/[^`]+)`", text):
-        assert (ROOT / "src/snv" / path).exists(), path

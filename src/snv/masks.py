@@ -24,7 +24,7 @@ def select(
     barred: Mask | None = None,
     largest: int | None = None,
 ) -> Mask:
-    """S_t: the most valuable neurons, of which at most ``budget`` cost something.
+    """S_t: the most valuable neurons (Eq. 1), of which at most ``budget`` cost something.
 
     A global top-k can empty a layer and cut the network in two, so a ``layer_share`` of the budget is first given to
     the layers in proportion to their size, at least one neuron each, for their own best. The rest is spent globally.
@@ -92,8 +92,8 @@ class _Held:
 class Frozen:
     """Weights that must not move, under any optimiser: `restore` puts their bits back after every step.
 
-    Note: the paper zeroes their gradient (Eq. 9), which momentum and weight decay ignore; putting the value back is
-    exact whatever the optimiser does.
+    Note: the paper masks their gradient (Eqs. 8 and 9), which momentum and weight decay ignore; putting the value back
+    is exact whatever the optimiser does.
     """
 
     def __init__(

@@ -207,7 +207,7 @@ class Learner:
         self.network.load_state_dict(state["network"])
 
     def capacity(self) -> dict[str, float]:
-        """CAP: share of the dense network's parameters, and of its neurons, that the tasks so far use together."""
+        """CAP (Eq. 12): share of the dense network's parameters, and of its neurons, that all tasks so far use."""
         return {"parameters": 1.0, "neurons": 1.0}
 
 

@@ -155,7 +155,7 @@ class ICaRL(Learner):
     # ---- prediction
 
     def logits(self, images: Images, block: range | None) -> Logits:
-        """Nearness to the mean of every class learned, or of those of ``block``."""
+        """Nearness to the mean of every class learned, or in TIL of those of ``block`` only (Eqs. 13 and 14)."""
         if block is not None and block.stop > len(self.means):
             return super().logits(images, block)
         scores = nearness(self.network.features(images), self.means)

@@ -282,7 +282,7 @@ class SNV(Learner):
         self.verify()
 
     def _count_frozen(self) -> None:
-        """B_t and the weights its tasks read."""
+        """B_t, the neurons of all tasks (Eq. 7), and the weights these tasks read."""
         tasks = range(len(self.subnetworks))
         self.frozen, self.kept = self._neurons_of(tasks), self._read_by(tasks)
 

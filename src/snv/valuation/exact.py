@@ -1,4 +1,7 @@
-"""Shapley values by enumeration of all 2^n coalitions (Eq. 6): the oracle of every other estimator."""
+"""Shapley values by enumeration of all 2^n coalitions (Eq. 6): the oracle of every other estimator.
+
+They alone have the four properties the paper asks for (Eqs. 2 to 5): efficiency, symmetry, null player, linearity.
+"""
 
 from __future__ import annotations
 
