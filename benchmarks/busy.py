@@ -99,9 +99,10 @@ def measure(candidates: dict[str, dict[str, str]], options: argparse.Namespace) 
     """Steps per second of every turn, idle and busy; a turn goes round all candidates."""
     speeds: dict[str, dict[str, list[float]]] = {name: {"idle": [], "busy": []} for name in candidates}
     with ExitStack() as stack:
-        workers = {name: Worker(environment, options.threads) for name, environment in candidates.items()}
-        for worker in workers.values():
-            stack.enter_context(ended(worker.process))
+        workers: dict[str, Worker] = {}
+        for name, environment in candidates.items():
+            workers[name] = Worker(environment, options.threads)
+            stack.enter_context(ended(workers[name].process))
         for worker in workers.values():
             worker.train(0.5)  # warms up
         for turn in range(options.turns):
@@ -136,11 +137,11 @@ def main() -> None:
     candidates = BEFORE_AND_AFTER | (OTHERS if options.all else {})
     speeds = measure(candidates, options)
     medians = {name: {state: statistics.median(s) for state, s in of.items()} for name, of in speeds.items()}
-    print(f"\n{'':24}{'idle':>8}{'busy':>8}{'busy gain':>11}{'idle loss':>11}   (steps per second, median turn)")
+    print(f"\n{'':30}{'idle':>8}{'busy':>8}{'busy gain':>11}{'idle loss':>11}   (steps per second, median turn)")
     for name, speed in medians.items():
         told = ratios(medians["before"], speed)
         label = name if name != "after" else f"after ({'='.join(DEFAULT)})"
-        print(f"{label:24}{speed['idle']:8.1f}{speed['busy']:8.1f}{told['busy_gain']:11.1f}{told['idle_loss']:11.2f}")
+        print(f"{label:30}{speed['idle']:8.1f}{speed['busy']:8.1f}{told['busy_gain']:11.1f}{told['idle_loss']:11.2f}")
     result = ratios(medians["before"], medians["after"])
     print(json.dumps(result | {"setting": "=".join(DEFAULT), "load_at_start": load, "steps_per_s": medians}))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -65,7 +65,8 @@ def _work_off(jobs: list[Job], total: int, progress: Progress) -> None:
 
 def _hand_out(connection: Connection, queue: list[Job]) -> Path:
     job = queue.pop()
-    connection.send(job)
+    with suppress(BrokenPipeError):  # a process that is gone is noticed when its answer is read
+        connection.send(job)
     return job[1]
 
 
@@ -73,7 +74,7 @@ def _check(connection: Connection, out: Path, process: BaseProcess) -> None:
     """Raise what went wrong in a run, if anything did."""
     try:
         error = connection.recv()
-    except EOFError:
+    except (EOFError, ConnectionResetError):
         process.join(GRACE)
         raise UserError(
             f"The process that ran {out} ended with code {process.exitcode}. Run the same command again to continue."
@@ -116,7 +117,7 @@ def _work(connection: Connection) -> None:
                 connection.send(None)
             except (UserError, OSError) as error:
                 connection.send(error)
-    except (EOFError, BrokenPipeError, Interrupted):
+    except (EOFError, ConnectionError, Interrupted):
         return
 
 
