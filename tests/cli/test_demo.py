@@ -91,6 +91,9 @@ def test_a_signal_ends_all_processes_and_the_same_command_continues(tmp_path, si
     assert err.strip().splitlines() == [
         f"Stopped; everything so far is in {tmp_path / 'demo'}. Run the same command again to continue."
     ]
+    until = time.monotonic() + 20  # the helper of multiprocessing leaves after its parent
+    while any(alive(pid) for pid in children) and time.monotonic() < until:
+        time.sleep(0.1)
     assert not [pid for pid in children if alive(pid)]
 
 
