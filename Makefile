@@ -45,6 +45,7 @@ bench: install
 	$(BIN)/python benchmarks/valuation.py --quick
 	$(BIN)/python benchmarks/compact.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/busy.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build

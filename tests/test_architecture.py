@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "snv"
 LEVELS = [
-    {"errors", "seeding", "shapes", "files", "__version__"},
+    {"errors", "seeding", "shapes", "files", "threads", "__version__"},
     {"data", "metrics", "store", "export"},
     {"networks"},
     {"neurons", "flow", "tracing"},

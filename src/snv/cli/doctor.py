@@ -46,6 +46,7 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
     facts |= {
         "device": str(device),
         "threads": torch.get_num_threads(),
+        "waiting threads": waiting_threads(),
         "precision": resolve_precision("auto", device),
         "training speed": f"{training_speed(device):,.0f} images/s (ResNet-18 width 16, 32 px, batch 64)",
         "cache folder": str(cache),
@@ -55,6 +56,19 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
     if facts["free disk GiB"] < 1:
         problems.append(f"less than 1 GiB is free at {cache}; set SNV_CACHE to another folder.")
     return facts, problems
+
+
+def waiting_threads() -> str:
+    """How threads wait for each other, and what to do where nobody decided it before PyTorch was loaded."""
+    from snv.threads import DEFAULT, waiting_settings
+
+    found, default = waiting_settings(), "=".join(DEFAULT)
+    told = ", ".join(f"{name}={value}" for name, value in found.items())
+    if not found:
+        return f"no setting, and PyTorch is loaded already; for a busy machine set {default} before Python starts"
+    if told == default:
+        return f"{told} (the default of snv's commands; for Python of your own set it before Python starts)"
+    return f"{told} (your setting)"
 
 
 def found_data(data_dir: Path | None) -> list[str]:

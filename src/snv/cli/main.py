@@ -11,6 +11,7 @@ import typer
 
 from snv.cli import demo, doctor, lists, model, run, show, value
 from snv.errors import Interrupted, UserError
+from snv.threads import set_waiting_default
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +26,7 @@ for module in (demo, model, run, show, value, lists, doctor):
 
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    set_waiting_default()  # commands load PyTorch when they are called, so this comes first
     try:
         app()
     except UserError as error:

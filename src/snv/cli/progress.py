@@ -7,7 +7,16 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 PATIENCE = 2.0
@@ -20,12 +29,16 @@ class _Rate(ProgressColumn):
 
 
 class Bar:
-    """Call it with (what, done, total) as often as you like; a new ``what`` starts a new bar."""
+    """Call it with (what, done, total) as often as you like; a new ``what`` starts a new bar.
 
-    def __init__(self, quiet: bool = False) -> None:
+    A ``counted`` bar shows how many of how many are done, others how fast it goes.
+    """
+
+    def __init__(self, quiet: bool = False, counted: bool = False) -> None:
         console = Console(stderr=True)
         self._quiet = quiet or not sys.stderr.isatty()
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), _Rate())
+        last = MofNCompleteColumn() if counted else _Rate()
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), last)
         self._bars = Progress(*columns, TimeRemainingColumn(compact=True), console=console, transient=True)
         self._label: str | None = None
         self._id: TaskID | None = None

@@ -71,6 +71,7 @@ class Learner:
     sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
     grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
     one_network: ClassVar[bool] = True  # whether `network` as it stands answers, so that its neurons can be valued
+    quick: ClassVar[bool] = True  # whether the demo has time for it
     forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     Config: ClassVar[type] = NoConfig
     retired: ClassVar[dict[str, Any]] = {}  # settings of older versions, and what is always done now

@@ -1,0 +1,89 @@
+"""How threads wait: a default before PyTorch is loaded, unless the user has decided."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from snv.threads import DECIDING, DEFAULT
+
+NAME, VALUE = DEFAULT
+COMMAND = """
+import sys
+from snv.cli.main import main
+sys.argv = ["snv", "list", "methods"]
+try:
+    main()
+except SystemExit:
+    pass
+"""
+TELL = f"""
+import os, sys
+sys.stderr.write(str({{name: os.environ[name] for name in {DECIDING} if name in os.environ}}))
+"""
+
+
+def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, in which nobody has decided how threads wait but ``environment``."""
+    inherited = {key: value for key, value in os.environ.items() if key not in DECIDING}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=inherited | environment, capture_output=True, text=True, check=True
+    )
+
+
+def test_a_command_sets_the_default():
+    assert run_python(COMMAND + TELL).stderr == str({NAME: VALUE})
+
+
+def test_the_runtime_of_torch_sees_what_is_set_before_it_is_loaded():
+    told = run_python(COMMAND + "import torch", OMP_DISPLAY_ENV="verbose").stderr
+    if NAME not in told:
+        pytest.skip("this PyTorch has another OpenMP than GNU's, which knows no such variable")
+    assert f"{NAME} = '{VALUE}'" in told
+
+
+def test_processes_started_by_a_command_inherit_the_default():
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {TELL!r}], check=True)"
+    assert run_python(COMMAND + child).stderr == str({NAME: VALUE})
+
+
+@pytest.mark.parametrize("theirs", [("GOMP_SPINCOUNT", "77"), ("OMP_WAIT_POLICY", "PASSIVE"), ("KMP_BLOCKTIME", "5")])
+def test_the_setting_of_the_user_stands(theirs):
+    assert run_python(COMMAND + TELL, **dict([theirs])).stderr == str(dict([theirs]))
+
+
+def test_nothing_is_set_once_torch_is_loaded():
+    assert run_python("import torch\n" + COMMAND + TELL).stderr == "{}"
+
+
+def test_importing_the_library_sets_nothing():
+    code = "import snv; snv.run, snv.Model\n"
+    assert run_python(code + TELL).stderr == "{}"
+
+
+def test_the_command_line_is_there_before_torch_is_loaded():
+    run_python("import sys, snv.cli.main; assert 'torch' not in sys.modules")
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({}, f"set {NAME}={VALUE} before Python starts"),
+        ({NAME: VALUE}, f"{NAME}={VALUE} (the default of snv's commands"),
+        ({"OMP_WAIT_POLICY": "PASSIVE"}, "OMP_WAIT_POLICY=PASSIVE (your setting)"),
+    ],
+    ids=["nothing", "default", "own"],
+)
+def test_the_doctor_tells_how_threads_wait_and_calls_none_of_it_a_problem(cli, monkeypatch, setting, told):
+    for name in DECIDING:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("snv.cli.doctor.training_speed", lambda _: 1.0)
+    answer = cli("doctor")
+    line = next(line for line in answer.out.splitlines() if line.startswith("waiting threads"))
+    assert told in line
+    assert "problem: " not in answer.out
