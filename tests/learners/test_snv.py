@@ -48,6 +48,20 @@ def overwrite_all_but(learner, t: int) -> None:
     learner._cut_out.clear()
 
 
+@pytest.mark.parametrize("bias", [-0.0, 0.0, 0.25])
+def test_frozen_biases_keep_their_bits_through_later_tasks(bias):
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3)
+    (owned,) = [owned for owned in own_weights(learner.neurons) if owned.role == "bias"]
+    learn(learner, stream, 0)
+    with torch.no_grad():
+        owned.tensor.fill_(bias)
+    learner.certificates[0] = learner.certify(0)
+    learn(learner, stream, 1)
+    kept = owned.tensor.detach()[learner.subnetworks[0].mask[owned.owner]]
+    assert torch.equal(kept.view(torch.int32), torch.full_like(kept, bias).view(torch.int32))
+
+
 def test_in_TIL_old_tasks_keep_their_accuracy_to_the_last_digit():
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3)
