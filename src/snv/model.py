@@ -91,9 +91,7 @@ class TaskInfo:
     calibration_error: float  # of the probabilities of held-out pictures, the task known
     seconds: float
     certificate: dict[str, Any]
-    fingerprints: dict[str, str] = field(
-        default_factory=dict
-    )  # by `_fingerprints`; of older models none
+    fingerprints: dict[str, str] = field(default_factory=dict)  # by `_fingerprints`; of older models none
 
 
 @dataclass(frozen=True)
