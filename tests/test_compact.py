@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -82,6 +84,48 @@ def test_writing_back_touches_no_row_outside_the_mask():
         if owned.role == "weight":
             assert torch.equal(owned.tensor[~mask[owned.owner]], before[owned.name][~mask[owned.owner]])
             assert not torch.equal(owned.tensor[mask[owned.owner]], before[owned.name][mask[owned.owner]])
+
+
+BIASED = {
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 8)),
+    "padded convolutions": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 8, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ),
+}
+NOT_LEARNED = {"-0": -0.0, "0": 0.0, "a number": 0.3, "infinite": math.inf, "NaN": math.nan}
+
+
+@pytest.mark.parametrize("bias", NOT_LEARNED.values(), ids=NOT_LEARNED)
+@pytest.mark.parametrize("outside", [0.0, 0.7], ids=["silent", "means"])
+@pytest.mark.parametrize("make", BIASED.values(), ids=BIASED)
+def test_writing_back_leaves_the_bits_of_biases_that_were_not_learned(make, outside, bias):
+    torch.manual_seed(0)
+    body, head = make(), nn.Linear(8, 2)
+    neurons = find_neurons(body, torch.zeros(2, 1, 8, 8), include=["*"])
+    biases = [owned.tensor for owned in neurons.owned if owned.role == "bias"]
+    with torch.no_grad():
+        for tensor in biases:
+            tensor[::2] = bias
+    mask = torch.arange(neurons.n) % 3 != 0
+    _, links = compact(body, head, neurons, mask, torch.full((neurons.n,), outside), (1, 8, 8))
+    before = [tensor.detach().clone().view(torch.int32) for tensor in biases]
+    write_back(links)
+    assert len(biases) == 2
+    assert all(torch.equal(x.detach().view(torch.int32), old) for x, old in zip(biases, before, strict=True))
+
+
+def test_a_learned_bias_is_written_back_to_the_last_bit_where_no_constant_was_added():
+    network, _, neurons, mask, means, *_ = cut("mlp")
+    _, links = compact(network.body, network.head(0), neurons, mask, torch.zeros_like(means), CASES["mlp"][1])
+    with torch.no_grad():
+        for link in links:
+            link.small.bias.copy_(torch.randn(len(link.rows)) * 1e-3)
+            link.small.bias[0] = -0.0
+    write_back(links)
+    assert len(links) == 3
+    for link in links:
+        found, learned = link.dense.bias[link.rows], link.small.bias
+        assert torch.equal(found.view(torch.int32), learned.view(torch.int32))
 
 
 def test_a_tenth_of_the_neurons_is_a_few_percent_of_the_weights():

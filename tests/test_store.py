@@ -311,11 +311,12 @@ def test_a_reader_overtaken_by_a_writer_reads_the_newer_model(tmp_path, monkeypa
 
 def test_a_model_of_a_newer_snv_says_what_it_needs(tmp_path):
     model = save(tmp_path)
-    forge(model, format=2, snv="7.1.0")
-    needed = rf"is of format 2, and snv {__version__} reads formats up to 1\. It needs snv 7\.1\.0 or newer: pip"
+    forge(model, format=9, snv="7.1.0")
+    reads = rf"snv {__version__} reads formats up to {store.FORMAT}"
+    needed = rf"is of format 9, and {reads}\. It needs snv 7\.1\.0 or newer: pip"
     with pytest.raises(UserError, match=needed):
         model.read()
-    assert "model.json is of format 2" in model.damage()[0]
+    assert "model.json is of format 9" in model.damage()[0]
 
 
 def test_a_model_of_an_older_format_is_upgraded_when_read_and_saved_in_the_new_one(tmp_path, monkeypatch):
@@ -327,7 +328,7 @@ def test_a_model_of_an_older_format_is_upgraded_when_read_and_saved_in_the_new_o
     assert generation(model.read()) == 5
     with model.writing():
         model.write(*vars(model.read()).values())
-    assert json.loads((tmp_path / "model.json").read_text())["format"] == 1
+    assert json.loads((tmp_path / "model.json").read_text())["format"] == store.FORMAT
     assert generation(model.read()) == 5
 
 

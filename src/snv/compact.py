@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from snv.errors import UserError
+from snv.masks import bits
 from snv.networks.strided import mend
 from snv.neurons import Neurons
 from snv.shapes import Entries, Indices, Mask
@@ -158,7 +159,17 @@ def write_back(links: list[Link]) -> None:
             dense.weight[link.rows[:, None], link.columns] = link.small.weight
             if link.bias is not None:
                 small: Any = link.small
-                dense.bias[link.rows] += small.bias - link.bias
+                dense.bias[link.rows] = _learned_bias(dense.bias[link.rows], link.bias, small.bias)
+
+
+def _learned_bias(dense: Tensor, cut: Tensor, learned: Tensor) -> Tensor:
+    """The dense bias after its part in the small layer went from ``cut`` to ``learned``.
+
+    What was not learned keeps its bits, which a sum would not: −0 + 0 = 0. Where constants had added nothing, the
+    learned bits are the dense ones.
+    """
+    moved = (bits(learned) ^ bits(cut)) != 0
+    return torch.where(moved, torch.where(cut == dense, learned, dense + (learned - cut)), dense)
 
 
 class _Cutter:

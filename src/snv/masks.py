@@ -109,21 +109,21 @@ class Frozen:
             if released:
                 frozen = frozen & (torch.rand(tensor.shape, generator=rng) >= released)
             if bool(frozen.any()):
-                bits = _bits(tensor)
-                moving = torch.empty_like(bits).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
-                self._held.append(_Held(tensor, moving, bits & ~moving))
+                found = bits(tensor)
+                moving = torch.empty_like(found).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
+                self._held.append(_Held(tensor, moving, found & ~moving))
 
     @torch.no_grad()
     def restore(self) -> None:
         for held in self._held:
-            _bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
+            bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
 
     def unchanged(self) -> bool:
         """Whether every frozen value is, bit for bit, what it was."""
-        return all(torch.equal(_bits(held.tensor) & ~held.moving, held.values) for held in self._held)
+        return all(torch.equal(bits(held.tensor) & ~held.moving, held.values) for held in self._held)
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def bits(tensor: Tensor) -> Tensor:
     """The same memory, read as integers."""
     return tensor.detach().view(BITS[tensor.element_size()])
 

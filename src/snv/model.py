@@ -11,10 +11,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import hashlib
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -51,12 +53,22 @@ from snv.planner import Plan, plan, tasks_that_fit
 from snv.protocol.environment import resolve_device
 from snv.shapes import Features, Images, Logits, Pixels
 from snv.store import MANIFEST, Store, Stored
-from snv.subnetwork import Certificate
+from snv.subnetwork import Certificate, changed_evidence
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
 from snv.training.settings import TrainSettings
 
 TOLERANCE = 1e-4
 """How far logits may lie apart between machines that add in another order."""
+PROVED = (
+    "weights and answers are bit-identical, whatever is learned later",
+    "evidence is bit-identical; the choice may differ as classes are added",
+)
+"""What `verify` says of a task that did not change, asked with the task known and without."""
+PROVED_BEFORE = (
+    "weights and answers are bit-identical; the version of snv that wrote it certified no names and temperatures",
+    "the version of snv that wrote it did not certify its evidence",
+)
+ELSEWHERE = "weights are bit-identical, answers agree to {:.1e} (another machine adds in another order)"
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
 BATCH = 64
@@ -80,6 +92,7 @@ class TaskInfo:
     calibration_error: float  # of the probabilities of held-out pictures, the task known
     seconds: float
     certificate: dict[str, Any]
+    fingerprints: dict[str, str] = field(default_factory=dict)  # by `_fingerprints`; of older models none
 
 
 @dataclass(frozen=True)
@@ -109,11 +122,18 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a task is what it was when it was frozen."""
+    """What was proved of a task, for each of the two ways to ask."""
 
     task: str
-    unchanged: bool
+    known: bool  # asked with the task: every answer is what it was
     told: str
+    evidence: bool | None  # asked without: what it brings to the choice is what it was; None: not certified at the time
+    told_open: str
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether nothing that was certified has changed."""
+        return self.known and self.evidence is not False
 
 
 class Model:
@@ -307,6 +327,7 @@ class Model:
 
     def _learn(self, pictures: Pictures, name: str, epochs: int | None, progress: Progress) -> Learned:
         start = time.perf_counter()
+        self._require_fingerprints()
         learner, uid = self.learner, self._next_uid
         first = learner.blocks[-1].stop if learner.blocks else 0
         task = as_task(pictures, uid, first, self.spec["seed"])
@@ -350,7 +371,7 @@ class Model:
         every = max(least, temperature(self._logits(task.val.pixels, None), task.val.labels))
         held_out = self._logits(test.pixels, block)
         labels = test.labels - block.start
-        return TaskInfo(
+        info = TaskInfo(
             name=name,
             uid=uid,
             classes=task.names,
@@ -360,8 +381,9 @@ class Model:
             open_temperature=every,
             calibration_error=calibration_error((held_out / own).softmax(1), labels),
             seconds=time.perf_counter() - start,
-            certificate=dataclasses.asdict(self.learner.certificates[-1]),
+            certificate=self.learner.certificates[-1].state(),
         )
+        return dataclasses.replace(info, fingerprints=_fingerprints(info, self.learner.setting.preprocess))
 
     @contextmanager
     def _undone_on_failure(self) -> Iterator[None]:
@@ -469,23 +491,44 @@ class Model:
     # ---- proof
 
     def verify(self) -> list[Verdict]:
-        """Each task recomputed: its tensors against their hash, its answers to the probe images bit for bit."""
+        """Each task recomputed, with everything its answers are computed from.
+
+        With the task known they are bit-identical for as long as the task exists. Without it, what each task brings to
+        the choice is; the choice itself may differ as classes are added.
+        """
         return [self._verdict(t, task) for t, task in enumerate(self.tasks)]
 
     def _verdict(self, t: int, task: TaskInfo) -> Verdict:
-        issued = Certificate(**task.certificate)
+        issued = Certificate.from_state(task.certificate)
         with _threads(issued.threads):
             now = self.learner.certify(t, issued.seed)
             logits = self.learner.probe_logits(t).cpu()
         apart = float((logits - self._probes[task.uid].cpu()).abs().max())
-        if now.tensors != issued.tensors:
-            return Verdict(task.name, False, "its weights changed")
-        if now.logits == issued.logits:
-            return Verdict(task.name, True, "weights and answers are bit-identical")
-        if apart <= TOLERANCE:
-            told = f"weights are bit-identical, answers agree to {apart:.1e} (another machine adds in another order)"
-            return Verdict(task.name, True, told)
-        return Verdict(task.name, False, f"its answers moved by {apart:.1e}")
+        certified = bool(task.fingerprints or issued.evidence)
+        changed = _changes(issued, now, apart, certified) | self._changed_fingerprints(task)
+        known = [told for part, told in changed.items() if part not in ("evidence", "open temperature")]
+        without = [told for part, told in changed.items() if part != "temperature"]
+        exact, (told, told_open) = now.logits == issued.logits, PROVED if certified else PROVED_BEFORE
+        return Verdict(
+            task.name,
+            not known,
+            "; ".join(known) or (told if exact else ELSEWHERE.format(apart)),
+            None if not (certified or without) else not without,
+            "; ".join(without) or told_open,
+        )
+
+    def _changed_fingerprints(self, task: TaskInfo) -> dict[str, str]:
+        """What of names, picture format and temperatures is not what it was, as far as that was certified."""
+        now = _fingerprints(task, self.learner.setting.preprocess) if task.fingerprints else {}
+        return {part: f"its {part} changed" for part, found in now.items() if task.fingerprints.get(part) != found}
+
+    def _require_fingerprints(self) -> None:
+        for task in self.tasks:
+            if changed := self._changed_fingerprints(task):
+                raise UserError(
+                    f"The task {task.name!r} is not what it was when it was learned: {'; '.join(changed.values())}. "
+                    "Restore the model from a copy."
+                )
 
     def forget(self, name: str) -> int:
         """Remove a task and free the neurons that only it used; returns how many. The others are verified first."""
@@ -493,7 +536,8 @@ class Model:
             freed = self._forget(name)
             wrong = [verdict for verdict in self.verify() if not verdict.unchanged]
             if wrong:
-                raise RuntimeError(f"Forgetting {name!r} would change {wrong[0].task!r} ({wrong[0].told}); undone.")
+                why = wrong[0].told_open if wrong[0].known else wrong[0].told
+                raise RuntimeError(f"Forgetting {name!r} would change {wrong[0].task!r} ({why}); undone.")
             self._write(store)
         return freed
 
@@ -503,6 +547,8 @@ class Model:
         self.learner.forget(t)
         del self._probes[self.tasks[t].uid]
         del self.tasks[t]
+        kept = zip(self.tasks, self.learner.certificates, strict=True)
+        self.tasks = [dataclasses.replace(task, certificate=certificate.state()) for task, certificate in kept]
         return before - int(self.learner.frozen.sum())
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
@@ -638,6 +684,31 @@ def _require_cuttable(learner: SNV) -> None:
                 "itself. Give each call its own layer."
             )
         seen.add(link.dense)
+
+
+def _changes(issued: Certificate, now: Certificate, apart: float, certified: bool) -> dict[str, str]:
+    """Which part of a certificate does not hold any more, in words; ``apart`` is how far probe answers moved."""
+    found = {}
+    if now.tensors != issued.tensors:
+        found["weights"] = "its weights changed"
+    elif now.logits != issued.logits and not apart <= TOLERANCE:
+        found["answers"] = f"its answers moved by {apart:.1e}"
+    if certified and (parts := changed_evidence(issued.evidence, now.evidence)):
+        found["evidence"] = f"its evidence changed ({', '.join(parts)})"
+    return found
+
+
+def _fingerprints(task: TaskInfo, preprocess: Preprocess) -> dict[str, str]:
+    """Hashes of what turns a picture into input, and logits into an answer."""
+    parts: dict[str, Any] = {
+        "name": task.name,
+        "class names": task.classes,
+        "picture format": [preprocess.shape, preprocess.mean, preprocess.std],
+        "temperature": task.temperature,
+        "open temperature": task.open_temperature,
+    }
+    written = {name: json.dumps(part).encode() for name, part in parts.items()}
+    return {name: hashlib.blake2b(part, digest_size=16).hexdigest() for name, part in written.items()}
 
 
 @contextmanager

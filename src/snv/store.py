@@ -34,7 +34,7 @@ from snv import __version__
 from snv.errors import UserError
 from snv.files import State, pack, unpack, write_atomic
 
-FORMAT = 1
+FORMAT = 2  # 1: without the certificates of evidence, names and temperatures
 MANIFEST, LOCK = "model.json", "lock"
 LARGEST_MANIFEST = 64 * 2**20
 ATTEMPTS = 20  # how often a reader may be overtaken by writers
@@ -50,7 +50,7 @@ class Stored:
     states: dict[str, State]
 
 
-UPGRADES: dict[int, Callable[[Stored], Stored]] = {}
+UPGRADES: dict[int, Callable[[Stored], Stored]] = {1: lambda stored: stored}  # what is not there was not certified
 """What makes a model of format k + 1 out of one of format k, by k."""
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from snv.compact import compact
 from snv.files import State
 from snv.flow import NORMS
+from snv.inference import Statistics
 from snv.masks import own_weights
 from snv.neurons import Neurons, Owned
 from snv.seeding import generator
@@ -134,10 +136,11 @@ def reads(
 
 @dataclass(frozen=True)
 class Certificate:
-    """Two fingerprints taken when a task was frozen.
+    """Fingerprints of everything a task's answers are computed from, taken when it was learned.
 
     ``tensors`` is a hash of everything the subnetwork reads, the same on every machine. ``logits`` is a hash of its
     answers to probe images made from a seed, bit for bit the same on such a machine at this number of threads.
+    ``evidence`` are the hashes of `evidence_hashes`: what it brings to answers without the task.
     """
 
     tensors: str
@@ -145,6 +148,40 @@ class Certificate:
     threads: int
     seed: int  # of the probe images
     machine: str = ""  # what adds in which order besides: instructions and version of PyTorch
+    evidence: tuple[str, ...] = ()  # none: no statistics are kept, or an snv wrote it that did not certify them
+
+    def state(self) -> State:
+        return asdict(self) | {"evidence": list(self.evidence)}
+
+    @staticmethod
+    def from_state(state: State) -> Certificate:
+        return Certificate(**state | {"evidence": tuple(state.get("evidence", ()))})
+
+    def without_specialist(self, s: int) -> Certificate:
+        """The same once specialist s is gone, and with it the class means in its features."""
+        place = len(EVIDENCE) + s
+        return replace(self, evidence=self.evidence[:place] + self.evidence[place + 1 :])
+
+
+EVIDENCE = ("energy", "rotation", "covariance")
+"""The parts of a task's statistics that come before its class means."""
+
+
+def evidence_hashes(statistics: Statistics, specialists: Sequence[str]) -> tuple[str, ...]:
+    """A hash of each part of a task's statistics; ``specialists`` are the ``tensors`` of certificates 0 … t.
+
+    Means say nothing without the features they were measured in, so they are hashed together with their specialist.
+    """
+    own = (_hash(getattr(statistics, name)) for name in EVIDENCE)
+    means = (_hash(mean, of=specialist) for mean, specialist in zip(statistics.means, specialists, strict=False))
+    return (*own, *means)
+
+
+def changed_evidence(issued: Sequence[str], now: Sequence[str]) -> list[str]:
+    """The names of the parts that are not what they were; specialists are counted from 1."""
+    names = (*EVIDENCE, *(f"class means in task {s + 1}" for s in range(max(len(issued), len(now)))))
+    pairs = zip_longest(issued, now)
+    return [name for name, (then, found) in zip(names, pairs, strict=False) if then != found]
 
 
 @torch.inference_mode()
@@ -193,8 +230,9 @@ def tensor_hash(head: nn.Linear, read: list[Read], subnetwork: Subnetwork) -> st
     return _hash(*weights, *norm, subnetwork.means, subnetwork.mask, head.weight, head.bias)
 
 
-def _hash(*tensors: Tensor) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def _hash(*tensors: Tensor, of: str = "") -> str:
+    """Of shapes, types and bits, and of whatever else they belong to."""
+    digest = hashlib.blake2b(of.encode(), digest_size=16)
     for tensor in tensors:
         plain = tensor.detach().cpu().contiguous()
         digest.update(f"{plain.dtype} {tuple(plain.shape)}".encode())

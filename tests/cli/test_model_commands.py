@@ -132,9 +132,46 @@ def test_status_says_what_is_known_and_how_much_room_is_left(cli, pets):
 def test_verify_says_ok_for_every_task(cli, pets):
     told = cli("verify", "--model", pets)
     assert told.code == 0
-    assert [line.split(":")[0].split() for line in told.out.splitlines()] == [["ok", "birds"], ["ok", "fish"]]
+    asked = [f"ok       {task}, task {known}" for task in ("birds", "fish") for known in ("known", "unknown")]
+    assert [line.split(":")[0] for line in told.out.splitlines()] == asked
     facts = json.loads(cli("verify", "--model", pets, "--json").out)
     assert (facts["unchanged"], facts["damage"], len(facts["tasks"])) == (True, [], 2)
+    assert {"task", "unchanged", "known", "told", "evidence", "told_open"} == set(facts["tasks"][0])
+
+
+@pytest.mark.parametrize(
+    ("what", "ways"),
+    {"temperature": ["known"], "open temperature": ["unknown"], "class names": ["known", "unknown"]}.items(),
+)
+def test_verify_fails_and_names_what_changed_though_every_checksum_is_right(what, ways, cli, pets):
+    directory = store.Store(pets)
+    stored = directory.read()
+    task = stored.content["tasks"][1]
+    if what == "class names":
+        task["classes"] = task["classes"][::-1]
+    else:
+        task[what.replace(" ", "_")] *= 1.5
+    with directory.writing():
+        directory.write(stored.content, stored.states)
+    told = cli("verify", "--model", pets)
+    assert told.code == 1
+    expected = [f"CHANGED  fish, task {way}: its {what} changed" for way in ways]
+    assert [line for line in told.out.splitlines() if not line.startswith("ok ")] == expected
+    facts = json.loads(cli("verify", "--model", pets, "--json").out)
+    assert (facts["unchanged"], [task["unchanged"] for task in facts["tasks"]]) == (False, [True, False])
+
+
+def test_verify_of_a_model_of_the_version_before_notes_what_was_not_certified_and_succeeds(cli, pets):
+    directory = store.Store(pets)
+    stored = directory.read()
+    for task in stored.content["tasks"]:
+        del task["fingerprints"], task["certificate"]["evidence"]
+    with directory.writing():
+        directory.write(stored.content, stored.states)
+    told = cli("verify", "--model", pets)
+    assert told.code == 0
+    assert told.out.count("note     ") == 2
+    assert "birds, task unknown: the version of snv that wrote it did not certify its evidence" in told.out
 
 
 def test_plan_tells_what_fits_in_a_model_or_a_network(cli, pets):

@@ -47,6 +47,20 @@ def overwrite_all_but(learner, t: int) -> None:
     learner._cut_out.clear()
 
 
+@pytest.mark.parametrize("bias", [-0.0, 0.0, 0.25])
+def test_frozen_biases_keep_their_bits_through_later_tasks(bias):
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3)
+    (owned,) = [owned for owned in own_weights(learner.neurons) if owned.role == "bias"]
+    learn(learner, stream, 0)
+    with torch.no_grad():
+        owned.tensor.fill_(bias)
+    learner.certificates[0] = learner.certify(0)
+    learn(learner, stream, 1)
+    kept = owned.tensor.detach()[learner.subnetworks[0].mask[owned.owner]]
+    assert torch.equal(kept.view(torch.int32), torch.full_like(kept, bias).view(torch.int32))
+
+
 def test_in_TIL_old_tasks_keep_their_accuracy_to_the_last_digit():
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3)
@@ -85,6 +99,63 @@ def test_one_changed_bit_inside_a_subnetwork_stops_everything():
         entry[0] = torch.nextafter(entry[0], torch.tensor(9.0))
     with pytest.raises(RuntimeError, match="Task 1 is not what it was when it was frozen"):
         learner.verify()
+
+
+def parts(learner) -> dict[tuple[int, str], torch.Tensor]:
+    """Everything the learner keeps to tell tasks apart, by task and name."""
+    found = {}
+    for t, kept in enumerate(learner.statistics):
+        means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
+        named = {"energy": kept.energy, "rotation": kept.rotation, "covariance": kept.covariance, **means}
+        found |= {(t, name): x for name, x in named.items()}
+    return found
+
+
+def test_in_CIL_one_changed_bit_of_any_statistics_stops_everything():
+    learner, stream = learned(2, "cil")
+    learner.verify()
+    for (t, name), x in parts(learner).items():
+        before = x.clone()
+        x.view(torch.int32).view(-1)[-1] ^= 1
+        assert learner.changed() == [t]
+        with pytest.raises(RuntimeError, match=f"Task {t + 1} is not what it was when it was frozen: {name} changed"):
+            learner.verify()
+        x.copy_(before)
+    assert len(parts(learner)) == 9
+    learner.statistics[0].means[0][0, 0] += 1
+    with pytest.raises(RuntimeError, match="class means in task 1 changed"):
+        learn(learner, stream, 1)  # whatever it learns, it is told when that is frozen
+
+
+@pytest.mark.parametrize("forgotten", [0, 1, 2])
+def test_the_evidence_of_other_tasks_is_proved_after_one_was_forgotten(forgotten):
+    learner, _ = learned(3, "cil")
+    learner.forget(forgotten)
+    assert learner.changed() == []
+    assert [len(certificate.evidence) for certificate in learner.certificates] == [4, 5]
+    learner.statistics[1].means[0][0, 0] += 1
+    assert learner.changed() == [1]
+
+
+def test_a_state_of_the_version_before_loads_verifies_and_learns_on(tmp_path):
+    stream = toy_stream()
+    learner, again = (make("snv", "cil", stream, capacity=0.3) for _ in range(2))
+    for t in range(2):
+        learn(learner, stream, t)
+    state = learner.state_dict()
+    for certificate in state["certificates"]:
+        del certificate["evidence"]
+    save_state(tmp_path / "old", state)
+    again.load_state_dict(load_state(tmp_path / "old"))
+    again.verify()
+    for one in (learner, again):
+        learn(one, stream, 2)
+    assert torch.equal(again.logits(probes(), None), learner.logits(probes(), None))
+    assert [len(certificate.evidence) for certificate in again.certificates] == [0, 0, 6]
+    again.statistics[2].covariance[0, 0] += 1
+    assert again.changed() == [2]
+    again.forget(0)
+    assert [len(certificate.evidence) for certificate in again.certificates] == [0, 5]
 
 
 def test_no_weight_of_a_frozen_neuron_moves():

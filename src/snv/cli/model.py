@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 ModelPath = Annotated[Path, typer.Option("--model", help="The model's directory, such as pets.snv.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
+PROVED = {True: "ok     ", False: "CHANGED", None: "note   "}
+"""Of a verdict: it holds, it does not, or nothing was certified."""
+
 
 def register(app: typer.Typer) -> None:
     for command in (learn, predict, status, verify, plan, forget, export, audit):
@@ -156,7 +159,12 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
 
 
 def verify(model: ModelPath, as_json: AsJson = False) -> None:
-    """Prove that no task changed since it was learned; exit code 1 if one did, or if a file is damaged."""
+    """Prove that no task changed since it was learned; exit code 1 if one did, or if a file is damaged.
+
+    With the task known, answers are bit-identical for ever. Without it, what each task brings to the choice is.
+    """
+    import dataclasses
+
     from snv.cli.output import say, say_json
     from snv.model import Model
     from snv.store import Store
@@ -168,13 +176,14 @@ def verify(model: ModelPath, as_json: AsJson = False) -> None:
     verdicts = [] if damage else Model.open(model).verify()
     fine = not damage and all(verdict.unchanged for verdict in verdicts)
     if as_json:
-        told = [{"task": v.task, "unchanged": v.unchanged, "told": v.told} for v in verdicts]
+        told = [dataclasses.asdict(verdict) | {"unchanged": verdict.unchanged} for verdict in verdicts]
         say_json({"unchanged": fine, "damage": damage, "tasks": told})
     else:
         for problem in damage:
             say(f"DAMAGED  {problem}")
         for verdict in verdicts:
-            say(f"{'ok     ' if verdict.unchanged else 'CHANGED'}  {verdict.task}: {verdict.told}")
+            say(f"{PROVED[verdict.known]}  {verdict.task}, task known: {verdict.told}")
+            say(f"{PROVED[verdict.evidence]}  {verdict.task}, task unknown: {verdict.told_open}")
         if not damage and not verdicts:
             say("ok       the model has no tasks yet")
     if not fine:

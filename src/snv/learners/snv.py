@@ -30,6 +30,8 @@ from snv.subnetwork import (
     Read,
     Subnetwork,
     certify,
+    changed_evidence,
+    evidence_hashes,
     load_norm,
     norm_of,
     norm_state,
@@ -186,6 +188,9 @@ class SNV(Learner):
     def end_task(self, task: Task) -> None:
         if self.setting.scenario == "cil":
             self.statistics.append(self._measure(task))
+        if self.config.keeps_its_promise:
+            t = len(self.certificates) - 1
+            self.certificates[t] = dataclasses.replace(self.certificates[t], evidence=self._evidence_hashes(t))
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
@@ -423,7 +428,14 @@ class SNV(Learner):
     def certify(self, t: int, seed: int | None = None) -> Certificate:
         """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
         seed = self.certificates[t].seed if seed is None else seed
-        return certify(*self._subnetwork(t), self.reads(t), self.setting.preprocess.shape, seed)
+        found = certify(*self._subnetwork(t), self.reads(t), self.setting.preprocess.shape, seed)
+        return dataclasses.replace(found, evidence=self._evidence_hashes(t))
+
+    def _evidence_hashes(self, t: int) -> tuple[str, ...]:
+        """Of what task t brings to answers without the task, once that is measured."""
+        if t >= len(self.statistics):
+            return ()
+        return evidence_hashes(self.statistics[t], [certificate.tensors for certificate in self.certificates[: t + 1]])
 
     def probe_logits(self, t: int) -> Logits:
         """Answers of task t to the probe images of its certificate."""
@@ -442,21 +454,23 @@ class SNV(Learner):
         return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
 
     def changed(self) -> list[int]:
-        """The tasks that are not, bit for bit, what they were when they were frozen."""
-        found = []
-        for t, issued in enumerate(self.certificates):
-            now = self.certify(t)
-            same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
-            if now.tensors != issued.tensors or (same_sums and now.logits != issued.logits):
-                found.append(t)
-        return found
+        """The tasks that are not, bit for bit, what they were when they were learned."""
+        return [t for t in range(len(self.certificates)) if self._changes(t)]
+
+    def _changes(self, t: int) -> list[str]:
+        """What of task t is not what it was, in words."""
+        issued, now = self.certificates[t], self.certify(t)
+        same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
+        found = ["weights"] if now.tensors != issued.tensors else []
+        found += ["answers"] if same_sums and now.logits != issued.logits else []
+        return found + (changed_evidence(issued.evidence, now.evidence) if issued.evidence else [])
 
     def verify(self) -> None:
         """Stop if any earlier task changed by a single bit."""
         if changed := self.changed():
             raise RuntimeError(
-                f"Task {changed[0] + 1} is not what it was when it was frozen. Nothing was saved after the last "
-                "checkpoint, which is intact; please report this."
+                f"Task {changed[0] + 1} is not what it was when it was frozen: {', '.join(self._changes(changed[0]))} "
+                "changed. Nothing was saved after the last checkpoint, which is intact; please report this."
             )
 
     def forget(self, t: int) -> None:
@@ -470,6 +484,7 @@ class SNV(Learner):
         self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
         for later in self.statistics[t:]:
             del later.means[t]
+        self.certificates[t:] = [later.without_specialist(t) for later in self.certificates[t:]]
         starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
         self._replace_norm()
@@ -517,7 +532,7 @@ class SNV(Learner):
             "frozen": self.frozen,
             "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
             "values": list(self.values),
-            "certificates": [dataclasses.asdict(certificate) for certificate in self.certificates],
+            "certificates": [certificate.state() for certificate in self.certificates],
             "statistics": [statistics.state() for statistics in self.statistics],
             "carried": self._carried,
             "pairs": self._pairs,
@@ -532,7 +547,7 @@ class SNV(Learner):
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
         self.kept = self._read_by(range(len(self.subnetworks)))
         self.values = list(state["values"])
-        self.certificates = [Certificate(**kept) for kept in state["certificates"]]
+        self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]
         self._cut_out.clear()
