@@ -83,6 +83,7 @@ def test_the_doctor_tells_how_threads_wait_and_calls_none_of_it_a_problem(cli, m
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("snv.cli.doctor.training_speed", lambda _: 1.0)
+    monkeypatch.setattr("snv.cli.doctor.gradients", lambda: ("right", []))
     answer = cli("doctor")
     line = next(line for line in answer.out.splitlines() if line.startswith("waiting threads"))
     assert told in line

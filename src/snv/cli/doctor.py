@@ -16,7 +16,7 @@ def doctor(
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Versions, hardware, data found, disk space, training speed; exit code 1 if something is missing."""
+    """Versions, hardware, right gradients, data found, disk space, speed; exit code 1 if something is missing or wrong."""
     from snv.cli.output import as_lines, say, say_json
 
     facts, problems = examine(data_dir)
@@ -38,16 +38,17 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
     from snv.data.locate import cache_dir
     from snv.protocol.environment import describe, resolve_device, resolve_precision
 
-    problems: list[str] = []
     cache = cache_dir()
     device = resolve_device("auto")
     facts = describe()
     del facts["command"]
+    sound, problems = gradients()
     facts |= {
         "device": str(device),
         "threads": torch.get_num_threads(),
         "waiting threads": waiting_threads(),
         "precision": resolve_precision("auto", device),
+        "gradients": sound,
         "training speed": f"{training_speed(device):,.0f} images/s (ResNet-18 width 16, 32 px, batch 64)",
         "cache folder": str(cache),
         "free disk GiB": round(shutil.disk_usage(_existing(cache)).free / 2**30, 1),
@@ -56,6 +57,21 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
     if facts["free disk GiB"] < 1:
         problems.append(f"less than 1 GiB is free at {cache}; set SNV_CACHE to another folder.")
     return facts, problems
+
+
+def gradients() -> tuple[str, list[str]]:
+    """Whether this processor differentiates right, and a sentence for every kind of layer with which it does not."""
+    from snv.networks.soundness import AROUND, TOLERANCE, examined, problems
+
+    found = examined()
+    if wrong := problems(found):
+        return "wrong", wrong
+    if found[AROUND] < TOLERANCE:
+        return "right", []
+    return (
+        "right (PyTorch's own are wrong here for 1x1 convolutions with a stride and few channels; snv avoids them)",
+        [],
+    )
 
 
 def waiting_threads() -> str:

@@ -41,7 +41,7 @@ def strided_pointwise(images: Tensor, weight: Tensor, bias: Tensor | None, strid
         return F.conv2d(images, weight, bias, stride)
     if torch.is_autocast_enabled("cpu"):  # changes types on the way, which PyTorch's own functions follow
         return F.conv2d(_seen(images, stride), weight, bias)
-    out: Tensor = _StridedPointwise.apply(images, weight, bias, stride)
+    out: Tensor = _StridedPointwise.apply(images, weight, bias, stride)  # type: ignore[no-untyped-call]
     return out
 
 
