@@ -16,7 +16,7 @@ def doctor(
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Versions, hardware, right gradients, data found, disk space, speed; exit code 1 if something is missing or wrong."""
+    """Versions, hardware, gradients, data found, disk space, speed; exit code 1 if something is missing or wrong."""
     from snv.cli.output import as_lines, say, say_json
 
     facts, problems = examine(data_dir)

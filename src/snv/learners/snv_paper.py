@@ -58,6 +58,7 @@ class SNVPaper(Learner):
     title = "SNV as printed"
     paper = "Shapley Neuron Values for Continual Learning, Algorithm 1"
     memory = "per task: 1 bit and 1 number per neuron"
+    quick = False  # TMAB on validation images: minutes of valuation
     forgets = "its heads are never trained against each other: whichever has the larger logits answers every image."
     Config: ClassVar[type] = SNVPaperConfig
 
