@@ -72,6 +72,8 @@ class Learner:
         self.network = setting.network
         self.blocks: list[range] = []  # classes of the tasks begun so far
         self.phase: Callable[[str], AbstractContextManager[Any]] = lambda _: nullcontext()  # what work counts as
+        self.counted: Callable[[str, int], AbstractContextManager[Any]] = lambda _kind, _n: nullcontext()
+        self.tell: Callable[[str, float, float], None] = lambda *_: None  # what is being done, how much of how much
 
     # ---- the course of a task
 

@@ -95,7 +95,7 @@ class DER(Learner):
         if len(self.buffer) == 0 or weights == (0, 0):
             logits = self.task_logits(batch.images)
             return self.task_losses(logits, batch.labels).mean(), logits
-        n = self.config.replay or max(1, 3 * batch.stage.settings.batch_size // 4)
+        n = self._replayed(batch)
         dark, known = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
         old = self._augmented(torch.cat([dark["pixels"], known["pixels"]]), batch)
         logits = self.network(torch.cat([batch.images, old])).float()
@@ -119,8 +119,13 @@ class DER(Learner):
         rng = batch.rng("augment replay") if settings.augment else None
         return self.setting.preprocess(pixels, self.setting.device, rng, settings.channels_last)
 
+    def _replayed(self, batch: Batch) -> int:
+        """Samples of each of the two draws."""
+        asked = self.config.replay or max(1, 3 * batch.stage.settings.batch_size // 4)
+        return min(asked, len(self.buffer))
+
     def work(self, batch: Batch) -> str:
-        return "" if len(self.buffer) else "empty buffer"
+        return f"with {self._replayed(batch)} old"
 
     def bytes_kept(self, n_classes: int) -> int:
         """Pixels, a label of 8 bytes and logits of 4."""

@@ -125,10 +125,11 @@ class ICaRL(Learner):
 
     def _features(self, split: Split, mirrored: bool = False) -> Features:
         """Features of length 1, of images as they are."""
-        found = []
+        found: list[Features] = []
         for pixels, _ in split.batches(torch.arange(len(split)).split(EVALUATION_BATCH)):
             images = self.setting.preprocess(pixels, self.setting.device, None, self.setting.train.channels_last)
             found.append(F.normalize(self.network.features(images.flip(3) if mirrored else images), dim=1))
+            self.tell("features", sum(map(len, found)), len(split))
         return torch.cat(found)
 
     # ---- one step

@@ -186,11 +186,13 @@ class SNV(Learner):
             with self.phase("value"):
                 self._choose(task)
         if stage.name == "consolidate" or not self.config.consolidate:
-            self._freeze(task)
+            with self.phase("certify"):
+                self._freeze(task)
 
     def end_task(self, task: Task) -> None:
         if self.setting.scenario == "cil" and self.config.answer == "subnetwork":
-            self.statistics.append(self._measure(task))
+            with self.phase("statistics"):
+                self.statistics.append(self._measure(task))
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
@@ -236,7 +238,10 @@ class SNV(Learner):
         if name in ("tmab", "hybrid"):  # where the cut will be
             reused = int(self.frozen.sum()) if self.config.reuse == "free" else 0
             settings["k"] = max(1, min(game.n - 1, reused + self._budget_new()))
-        return estimate(game, name, seed=seed, **settings).values
+        return estimate(game, name, seed=seed, progress=self._tell_of_values, **settings).values
+
+    def _tell_of_values(self, what: str, done: float, total: float) -> None:
+        self.tell(f"value: {what}", done, total)
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
@@ -437,7 +442,7 @@ class SNV(Learner):
         if t not in self._cut_out:
             subnetwork = self.subnetworks[t]
             arguments = (self.neurons, subnetwork.mask, subnetwork.means, self.setting.preprocess.shape)
-            with torch.inference_mode(False), torch.no_grad(), self._norm_of(t):
+            with self.phase("cut"), torch.inference_mode(False), torch.no_grad(), self._norm_of(t):
                 small, _ = compact(self.body, self.network.head(t), *arguments)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
@@ -582,13 +587,15 @@ class SNV(Learner):
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
             specialist = self.specialist(t)
+            self.tell("statistics", t, len(self.subnetworks))
             features.append(torch.cat([specialist.features(part) for part in images.split(EVALUATION_BATCH)]))
         for part in images.split(EVALUATION_BATCH):
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)
             views.append(turned_too)
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
-        return measure(labels, features, torch.cat(logits), len(task.block), of_views)
+        with self.counted(f"statistics {task.id}", len(labels)):
+            return measure(labels, features, torch.cat(logits), len(task.block), of_views)
 
     def _prepared(self, split: Split, rows: Tensor, start: int) -> tuple[Images, Labels]:
         """Some images of a split as the network takes them, and their labels counted from ``start``."""
