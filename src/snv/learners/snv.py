@@ -525,9 +525,15 @@ class SNV(Learner):
         total = sum(p.numel() for p in self.body.parameters())
         tasks = range(len(self.subnetworks))
         in_use = self._neurons_of(tasks)
+        own = self.config.norm == "per-task"
+        copies = sum(map(self._n_norm, [s.mask for s in self.subnetworks] if own else [in_use]))
         unused = n_weights_outside(self.neurons, self._read_by(tasks))
-        unused += sum(int((~in_use[owned.owner]).sum()) for owned in self.neurons.owned if owned.role == "norm")
+        unused += self._n_norm(torch.ones_like(in_use)) - copies
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
+
+    def _n_norm(self, mask: Mask) -> int:
+        """Scales and shifts of the norm layers behind some neurons."""
+        return sum(int(mask[owned.owner].sum()) for owned in self.neurons.owned if owned.role == "norm")
 
     # ---- what is kept
 

@@ -53,7 +53,7 @@ class Meter:
 
     @contextmanager
     def counted(self, kind: str, n: int) -> Iterator[None]:
-        """Add the multiply-accumulates of the block to the phase under way; blocks of one kind with equal n cost the same.
+        """Add the multiply-accumulates of the block to the phase under way; every block of a kind and n costs the same.
 
         A phase that begins inside the block counts for itself.
         """

@@ -159,6 +159,7 @@ class _Run:
         task.close()
         self._evaluate_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
+        self.record.bytes_kept.append(learner.bytes_beyond_network())
         self.task, self.stage = t + 1, 0
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
