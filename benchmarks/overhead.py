@@ -59,11 +59,11 @@ def make(name: str, stream: TaskStream, epochs: int | None, n_tasks: int):
 
 def learn(learner, stream: TaskStream, t: int, meter: Meter) -> float:
     """One task as the engine does it; returns its seconds, evaluation left out."""
-    learner.phase = meter.timed
+    learner.phase = meter.phase
     task = stream.task(t).without_test()
     around = Surroundings(0, CPU, learner.setting.preprocess)
     start = time.perf_counter()
-    with meter.timed("train"):
+    with meter.phase("train"):
         learn_task(learner, task, around)
     took = time.perf_counter() - start
     task.close()

@@ -107,6 +107,14 @@ def cloned(state: State) -> State:
     return state
 
 
+def bytes_in(state: State) -> int:
+    """Of all its tensors."""
+    if isinstance(state, Tensor):
+        return state.nbytes
+    parts = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
+    return sum(bytes_in(part) for part in parts)
+
+
 def pack(value: State, path: str, tensors: dict[str, Tensor]) -> Any:
     match value:
         case Tensor():

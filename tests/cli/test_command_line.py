@@ -50,6 +50,25 @@ def test_run_then_show_tells_the_whole_story(cli, tmp_path):
     table = cli("show", out).out
     assert "task 5" in table
     assert "ACC" in table
+    assert "ms/image" in table
+    assert "network in use           100.0 % of parameters, 100.0 % of neurons" in table
+    assert "kept beyond the network  0.00 MiB" in table
+    alone, in_64s = (told["cost"]["latency_ms"][batch] for batch in ("1", "64"))
+    assert f"{alone:.2f} ms at batch 1, {in_64s:.2f} ms at batch 64" in table
+
+
+def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
+    """It knew neither the bytes kept nor whose peak it had measured."""
+    cli("run", "--out", tmp_path / "run", *QUICK)
+    for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of")):
+        path = tmp_path / "run" / name
+        stored = json.loads(path.read_text())
+        del stored[new]
+        path.write_text(json.dumps(stored))
+    told = cli("show", tmp_path / "run")
+    assert told.code == 0, told.err
+    assert "kept beyond" not in told.out
+    assert "(of the process, with all it did before)" in told.out
 
 
 def test_MACs_of_a_run_equal_the_hand_count(cli, tmp_path):

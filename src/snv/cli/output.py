@@ -58,8 +58,9 @@ def say_metrics(records: Sequence[Record]) -> None:
         metrics, config = record.metrics, record.config
         seconds = sum(record.cost.get("seconds", {}).values())
         label = f"{config['method']} · {config['scenario'].upper()} · seed {config['seed']}"
-        rows.append([label, *(number(metrics[name]) for name in names), f"{seconds:.1f}", record.status])
-    say_table(None, ["run", *names, "seconds", "status"], rows)
+        latency = [number(record.cost.get("latency_ms", {}).get(batch)) for batch in ("1", "64")]
+        rows.append([label, *(number(metrics[name]) for name in names), f"{seconds:.1f}", *latency, record.status])
+    say_table(None, ["run", *names, "seconds", "ms/image", "ms/image of 64", "status"], rows)
 
 
 def as_lines(items: dict[str, Any]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from snv.errors import UserError
+
+if TYPE_CHECKING:
+    from snv.protocol.record import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,7 @@ def show(
         say_matrix(records[0])
     say_metrics(records)
     if len(records) == 1:
-        say(as_lines(cost_lines(records[0].cost)))
+        say(as_lines(kept_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")
 
@@ -52,16 +55,28 @@ def runs_in(directory: Path) -> list[Path]:
     return below
 
 
-def cost_lines(cost: dict[str, dict[str, float]]) -> dict[str, str]:
+def kept_lines(record: Record) -> dict[str, str]:
+    """What the tasks learned so far take up."""
+    lines = {}
+    if record.capacity:
+        shares = ", ".join(f"{100 * share:.1f} % of {what}" for what, share in record.capacity.items())
+        lines["network in use"] = shares
+    if record.bytes_kept:
+        lines["kept beyond the network"] = f"{record.bytes_kept[-1] / 2**20:.2f} MiB"
+    return lines
+
+
+def cost_lines(cost: dict[str, Any]) -> dict[str, str]:
     """The cost of a run in a person's units."""
+    whose = "" if cost.get("peak_of") == "run" else " (of the process, with all it did before)"
     lines = {
         "seconds": ", ".join(f"{phase} {s:.1f}" for phase, s in cost.get("seconds", {}).items()),
         "multiply-accumulates": ", ".join(f"{phase} {n / 1e9:,.2f} G" for phase, n in cost.get("macs", {}).items()),
-        "peak memory": f"{float(cost.get('peak_bytes', 0)) / 2**30:.2f} GiB",  # type: ignore[arg-type]
+        "peak memory": f"{cost.get('peak_bytes', 0) / 2**30:.2f} GiB{whose}",
     }
     if "latency_ms" in cost:
         latency = cost["latency_ms"]
         lines["latency per image"] = ", ".join(f"{ms:.2f} ms at batch {b}" for b, ms in latency.items())
         lines["parameters"] = f"{cost['parameters']:,}"
-        lines["on disk"] = f"{float(cost['bytes_on_disk']) / 2**20:.2f} MiB"  # type: ignore[arg-type]
+        lines["on disk"] = f"{cost['bytes_on_disk'] / 2**20:.2f} MiB"
     return lines

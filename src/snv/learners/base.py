@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from snv.data.augment import Preprocess
 from snv.data.task import Split, Task
-from snv.files import State
-from snv.networks.head import Network
+from snv.files import State, bytes_in
+from snv.networks.head import Network, bytes_of
 from snv.shapes import Images, Indices, Labels, Logits
 from snv.training.loop import EVALUATION_BATCH, Surroundings, Training, descend
 from snv.training.settings import TrainSettings
@@ -82,6 +82,8 @@ class Learner:
         self.network = setting.network
         self.blocks: list[range] = []  # classes of the tasks begun so far
         self.phase: Callable[[str], AbstractContextManager[Any]] = lambda _: nullcontext()  # what work counts as
+        self.counted: Callable[[str, int], AbstractContextManager[Any]] = lambda _kind, _n: nullcontext()
+        self.tell: Callable[[str, float, float], None] = lambda *_: None  # what is being done, how much of how much
 
     # ---- the course of a task
 
@@ -208,8 +210,15 @@ class Learner:
         self.network.load_state_dict(state["network"])
 
     def capacity(self) -> dict[str, float]:
-        """CAP (Eq. 12): share of the dense network's parameters, and of its neurons, that all tasks so far use."""
+        """CAP (Eq. 12): share of the dense network's parameters, and of its neurons, that all tasks so far use.
+
+        Parameters of which every task has a copy of its own, such as norm layers, count once for each.
+        """
         return {"parameters": 1.0, "neurons": 1.0}
+
+    def bytes_beyond_network(self) -> int:
+        """All that is kept now beside the network and its heads: masks, copies, statistics, images, by count."""
+        return bytes_in(self.state_dict()) - bytes_of(self.network)
 
 
 def learn_task(learner: Learner, task: Task, around: Surroundings) -> None:

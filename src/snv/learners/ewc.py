@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -114,12 +115,18 @@ class EWC(Learner):
         draws = torch.rand(len(chosen), generator=rng)
         total = [torch.zeros_like(p, requires_grad=False) for p in parameters.values()]
         device, channels_last = self.setting.device, self.setting.train.channels_last
+        done = count()
+
+        def forward(image: Images) -> Logits:
+            self.tell("importance", next(done), len(chosen))
+            return self.task_logits(image)
+
         for (pixels, labels), u in zip(task.train.batches(chosen.split(batch)), draws.split(batch), strict=True):
             images = self.setting.preprocess(pixels, device, None, channels_last)
             with torch.no_grad():
                 logits = self.task_logits(images)
             weights = answer_weights(logits, labels.to(device) - self._offset(), u, self.config.answers)
-            torch._foreach_add_(total, squared_gradients(self.task_logits, list(parameters.values()), images, weights))
+            torch._foreach_add_(total, squared_gradients(forward, list(parameters.values()), images, weights))
         torch._foreach_div_(total, len(chosen))
         return dict(zip(parameters, total, strict=True))
 

@@ -107,7 +107,7 @@ class ICaRL(Learner):
         """Shorten the old lists to make room, then herd the new classes."""
         m = exemplars_per_class(self.memory_size, task.block.stop)
         self.exemplars.shorten(m)
-        features, labels = self._features(task.train).cpu(), task.train.labels
+        features, labels = self._features(task.train, "exemplars").cpu(), task.train.labels
         of_class = [(labels == c).nonzero().flatten() for c in task.block]
         for pixels, _ in task.train.batches([mine[herd(features[mine], m)] for mine in of_class]):
             self.exemplars.add(pixels)
@@ -117,18 +117,20 @@ class ICaRL(Learner):
 
     def _class_means(self) -> Means:
         kept = self.exemplars.split()
-        features = self._features(kept)
+        features = self._features(kept, "class means")
         trained_mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
         if trained_mirrored if self.config.mirror is None else self.config.mirror:
-            features = features + self._features(kept, mirrored=True)
+            features = features + self._features(kept, "class means, mirrored", mirrored=True)
         return class_means(features, kept.labels.to(features.device), len(self.exemplars.of_class))
 
-    def _features(self, split: Split, mirrored: bool = False) -> Features:
+    def _features(self, split: Split, purpose: str, mirrored: bool = False) -> Features:
         """Features of length 1, of images as they are."""
-        found = []
+        self.tell(purpose, 0, len(split))
+        found: list[Features] = []
         for pixels, _ in split.batches(torch.arange(len(split)).split(EVALUATION_BATCH)):
             images = self.setting.preprocess(pixels, self.setting.device, None, self.setting.train.channels_last)
             found.append(F.normalize(self.network.features(images.flip(3) if mirrored else images), dim=1))
+            self.tell(purpose, sum(map(len, found)), len(split))
         return torch.cat(found)
 
     # ---- one step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from snv.data.task import Task
-from snv.files import cloned
+from snv.files import State, cloned
 from snv.learners.base import Learner, Setting
 from snv.shapes import Images, Labels, Logits
 from snv.training.stage import Stage
@@ -46,11 +47,13 @@ class Joint(Learner):
     def __init__(self, setting: Setting, config: object = None) -> None:
         super().__init__(setting, config)
         self.initial = cloned(setting.network.state_dict())
+        self.n_images = 0  # of all tasks so far
 
     def begin_task(self, task: Task) -> None:
         """Back to the start; ``task`` holds the union of all tasks so far."""
         n_before = self.blocks[-1].stop if self.blocks else 0
         self.blocks.append(range(n_before, task.block.stop))
+        self.n_images = len(task.train) + len(task.val)
         self._restart()
 
     @property
@@ -81,3 +84,16 @@ class Joint(Learner):
             return super().n_right(logits, labels)
         answers = torch.stack([logits[:, b.start : b.stop].argmax(1) + b.start for b in self.blocks])  # (tasks, b)
         return (answers == labels).sum()
+
+    # ---- what is kept
+
+    def bytes_beyond_network(self) -> int:
+        """Of the images, which the stream keeps for it."""
+        return self.n_images * math.prod(self.setting.preprocess.shape)
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {"n_images": self.n_images}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.n_images = state.get("n_images", 0)  # an older checkpoint has none: the next task counts anew

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from snv.data.task import Task
 from snv.errors import UserError
-from snv.files import State
+from snv.files import State, bytes_in
 from snv.flow import MAPS
 from snv.learners.base import Learner, Scenario, Setting
 from snv.networks.body import Body
@@ -216,6 +216,10 @@ class PEC(Learner):
         stored, teacher = (size / _size(body) for size in sizes)
         filters = len(self.students.classes) * self.config.width
         return {"parameters": stored, "neurons": filters / units, "teacher": teacher}
+
+    def bytes_beyond_network(self) -> int:
+        """All students: there is no dense network."""
+        return bytes_in(self.state_dict())
 
     def bytes_kept(self, n_classes: int) -> int:
         """Of the students; what the teacher says of one task's images, while it is learned, comes on top."""

@@ -183,14 +183,15 @@ class SNV(Learner):
             with self.phase("value"):
                 self._choose(task)
         else:
-            self._freeze(task)
+            with self.phase("certify"):
+                self._freeze(task)
 
     def end_task(self, task: Task) -> None:
         if self.setting.scenario == "cil":
-            self.statistics.append(self._measure(task))
-        if self.config.keeps_its_promise:
-            t = len(self.certificates) - 1
-            self.certificates[t] = dataclasses.replace(self.certificates[t], evidence=self._evidence_hashes(t))
+            with self.phase("statistics"):
+                self.statistics.append(self._measure(task))
+        t = len(self.certificates) - 1
+        self.certificates[t] = dataclasses.replace(self.certificates[t], evidence=self._evidence_hashes(t))
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
@@ -237,7 +238,7 @@ class SNV(Learner):
                 settings[key] = value
         if ESTIMATORS[name].contest:
             settings |= self._contest()
-        valuation = estimate(game, name, seed=seed, **settings)
+        valuation = estimate(game, name, seed=seed, progress=self._tell_of_values, **settings)
         if ESTIMATORS[name].contest:
             log.info("%s Every layer's own share of the budget is a further rule on top.", valuation.certificate)
         return valuation.values
@@ -248,6 +249,9 @@ class SNV(Learner):
         candidates = free if self.config.reuse != "counted" and bool(free.any()) else None  # frozen ones come along
         n = self.neurons.n if candidates is None else int(candidates.sum())
         return {"k": min(n, max(len(self.neurons.layers), self._budget_new())), "candidates": candidates}
+
+    def _tell_of_values(self, what: str, done: float, total: float) -> None:
+        self.tell(f"value: {what}", done, total)
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
@@ -420,7 +424,7 @@ class SNV(Learner):
         if t not in self._cut_out:
             subnetwork = self.subnetworks[t]
             arguments = (self.neurons, subnetwork.mask, subnetwork.means, self.setting.preprocess.shape)
-            with torch.inference_mode(False), torch.no_grad(), norm_of(self.body, subnetwork):
+            with self.phase("cut"), torch.inference_mode(False), torch.no_grad(), norm_of(self.body, subnetwork):
                 small, _ = compact(self.body, self.network.head(t), *arguments)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
@@ -513,9 +517,15 @@ class SNV(Learner):
         total = sum(p.numel() for p in self.body.parameters())
         tasks = range(len(self.subnetworks))
         in_use = self._neurons_of(tasks)
+        own = self.config.norm == "per-task"
+        copies = sum(map(self._n_norm, [s.mask for s in self.subnetworks] if own else [in_use]))
         unused = n_weights_outside(self.neurons, self._read_by(tasks))
-        unused += sum(int((~in_use[owned.owner]).sum()) for owned in self.neurons.owned if owned.role == "norm")
+        unused += self._n_norm(torch.ones_like(in_use)) - copies
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
+
+    def _n_norm(self, mask: Mask) -> int:
+        """Scales and shifts of the norm layers behind some neurons."""
+        return sum(int(mask[owned.owner].sum()) for owned in self.neurons.owned if owned.role == "norm")
 
     # ---- what is kept
 
@@ -574,13 +584,15 @@ class SNV(Learner):
         features, logits, views = [], [], []
         for t in range(len(self.subnetworks)):
             specialist = self.specialist(t)
+            self.tell("statistics", t, len(self.subnetworks))
             features.append(torch.cat([specialist.features(part) for part in images.split(EVALUATION_BATCH)]))
         for part in images.split(EVALUATION_BATCH):
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)
             views.append(turned_too)
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
-        return measure(labels, features, torch.cat(logits), len(task.block), of_views)
+        with self.counted(f"statistics {task.id}", len(labels)):
+            return measure(labels, features, torch.cat(logits), len(task.block), of_views)
 
 
 def _held(blocks: list[tuple[Tensor, Entries]]) -> Frozen:

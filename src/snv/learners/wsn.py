@@ -195,11 +195,13 @@ class WSN(Learner):
 
     def capacity(self) -> dict[str, float]:
         """``with masks`` is the authors' own measure: the stored bits count too, uncompressed, 32 to a parameter."""
-        total = sum(p.numel() for p in self.body.parameters())
-        idle = sum(int(free.sum()) for free in self.free.values())
+        sizes = {name: p.numel() for name, p in self.body.named_parameters()}
+        total = sum(sizes.values())
+        shared = sum(int((~free).sum()) for free in self.free.values())
+        own = len(self.own) * sum(n for name, n in sizes.items() if name not in self.weights)
         rows = torch.cat([(~free).flatten(1).any(1) for free in self.free.values()])
         bits = len(self.bits) * sum(weight.numel() for weight in self.weights.values())
-        used = (total - idle) / total
+        used = (shared + own) / total
         return {"parameters": used, "neurons": float(rows.double().mean()), "with masks": used + bits / 32 / total}
 
     def bytes_kept(self, n_classes: int) -> int:

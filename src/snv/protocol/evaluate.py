@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from snv.data.task import Split
@@ -11,8 +13,12 @@ from snv.training.stage import Stage
 
 
 @torch.inference_mode()
-def accuracy(learner: Learner, test: Split, block: range, around: Surroundings) -> float:
+def accuracy(
+    learner: Learner, test: Split, block: range, around: Surroundings, told: Callable[[float], None] = lambda _: None
+) -> float:
     """Percent of test images of one task answered right: within ``block`` (TIL), among all classes seen (CIL).
+
+    ``told`` hears what share of the images is done.
 
     Note: in CIL a task that was not learned yet is answered wrong by definition, since its classes are no candidates.
     """
@@ -20,11 +26,13 @@ def accuracy(learner: Learner, test: Split, block: range, around: Surroundings) 
     if not til and block not in learner.blocks:
         return 0.0
     learner.set_training(False, Stage("evaluate", learner.setting.train))
-    right = 0
+    of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
+    work = f"evaluate {of_task if til else len(learner.blocks)}"
+    right = done = 0
+    told(0)
     for images, labels in prepared(test, around, learner.setting.train.channels_last):
-        work = (
-            f"evaluate {len(learner.blocks)} {block.start if til else ''}".rstrip()
-        )  # a task may have its own network
-        with around.counted("evaluate", work, len(labels)):
+        with around.counted(work, len(labels)):
             right += int((learner.predict(images, block if til else None) == labels).sum())
+        done += len(labels)
+        told(done / len(test))
     return 100 * right / len(test)

@@ -20,6 +20,7 @@ class Record:
     status: str = "unfinished"
     tasks_done: int = 0
     capacity: dict[str, float] | None = None
+    bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
     cost: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -44,6 +45,7 @@ class Record:
             "accuracy": _with_none(self.accuracy),
             "untrained": _with_none(self.untrained),
             "capacity": self.capacity,
+            "bytes_kept": self.bytes_kept,
         }
 
     def load_results(self, results: dict[str, Any]) -> None:
@@ -51,6 +53,7 @@ class Record:
         self.accuracy = np.array(results["accuracy"], dtype=np.float64)  # None becomes nan
         self.untrained = np.array(results["untrained"], dtype=np.float64)
         self.capacity = results["capacity"]
+        self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
 
     def as_json(self) -> dict[str, Any]:
         """One object for machines."""

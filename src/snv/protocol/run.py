@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,8 +115,9 @@ class _Run:
         self.directory, self.tell = directory, progress
         self.environment = prepared.environment
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
-        self.meter = Meter()
-        self.learner.phase = self.meter.phase
+        self.meter = Meter(self.learner.setting.device)
+        self.learner.phase, self.learner.counted = self.meter.phase, self.meter.counted
+        self.learner.tell = self._tell_of_task
         self.log: list[dict[str, Any]] = []
         self.task = self.stage = 0  # what comes next
         self.training: State | None = None  # a stage to be continued
@@ -150,7 +151,7 @@ class _Run:
         t, learner = self.task, self.learner
         whole = self.stream.upto(t) if learner.sees == "all tasks" else self.stream.task(t)
         task = whole.without_test()
-        with self.meter.timed("train"):
+        with self.meter.phase("train"):
             if self.stage == 0 and self.training is None:
                 learner.begin_task(task)
             self._learn_stages(task)
@@ -158,6 +159,7 @@ class _Run:
         task.close()
         self._evaluate_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
+        self.record.bytes_kept.append(learner.bytes_beyond_network())
         self.task, self.stage = t + 1, 0
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
@@ -168,7 +170,7 @@ class _Run:
             if self.training is None:
                 self.learner.begin_stage(task, stage)
             resumed, self.training = self.training, None
-            with self.meter.timed(stage.phase):
+            with self.meter.phase(stage.phase):
                 Training(self.learner, task, stage, self.around, resumed).run()
             self.learner.end_stage(task, stage)
             self.stage += 1
@@ -176,13 +178,16 @@ class _Run:
     def _after_step(self, training: Training) -> None:
         """Tell how far it is; save now and then, and when a signal asked to stop."""
         at, n_images = training.progress, len(training.train)
-        what = f"task {self.task + 1} of {len(self.stream)}, {training.stage.name}"
-        self.tell(what, at.epoch * n_images + at.images, training.settings.epochs * n_images)
+        done, total = at.epoch * n_images + at.images, training.settings.epochs * n_images
+        self._tell_of_task(training.stage.name, done, total)
         due = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
         if due or self.interrupts.signum is not None:
             self.directory.save_now(self._state(training.state_dict()))
             self._export()
             self._stop_if_asked()
+
+    def _tell_of_task(self, what: str, done: float, total: float) -> None:
+        self.tell(f"task {self.task + 1} of {len(self.stream)}, {what}", done, total)
 
     def _stop_if_asked(self) -> None:
         if self.interrupts.signum is not None:
@@ -192,25 +197,27 @@ class _Run:
 
     def _evaluate_untrained(self) -> None:
         """b_j of forward transfer: the network before any training, on every task."""
-        with self.meter.timed("evaluate"):
-            for j in range(len(self.stream)):
-                self.record.untrained[j] = self._accuracy(j)
+        self.record.untrained[:] = self._accuracies("evaluate the untrained network", len(self.stream))
 
     def _evaluate_row(self, t: int) -> None:
         """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
         if not self.learner.has_learned:
             return
-        with self.meter.timed("evaluate"):
-            for j in range(min(t + 2, len(self.stream))):
-                self.tell(f"task {t + 1} of {len(self.stream)}, evaluate", j, t + 1)
-                self.record.accuracy[t, j] = self._accuracy(j)
+        n = min(t + 2, len(self.stream))
+        self.record.accuracy[t, :n] = self._accuracies(f"task {t + 1} of {len(self.stream)}, evaluate", n)
 
-    def _accuracy(self, j: int) -> float:
-        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], self.around)
+    def _accuracies(self, what: str, n: int) -> list[float]:
+        """Of the first ``n`` tasks."""
+        with self.meter.phase("evaluate"):
+            return [self._accuracy(j, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
+
+    def _accuracy(self, j: int, told: Callable[[float], None]) -> float:
+        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], self.around, told)
 
     @torch.inference_mode()
     def _measure_inference(self) -> None:
-        """Latency at batch 1 and 64, parameters, bytes on disk."""
+        """Latency at batch 1 and 64, parameters, bytes on disk: no cost of the run, so none of it is counted."""
+        self.learner.phase = lambda _: nullcontext()
         block = self.stream.blocks[-1] if self.config.scenario == "til" else None
         pixels, _ = next(iter(self.stream.test(0).batches([torch.tensor([0])])))
         image = self.around.preprocess(pixels, self.around.device, None, False)[0]

@@ -70,7 +70,7 @@ class Surroundings:
     seed: int
     device: torch.device
     preprocess: Preprocess
-    counted: Callable[[str, str, int], AbstractContextManager[None]] = lambda _phase, _kind, _n: nullcontext()
+    counted: Callable[[str, int], AbstractContextManager[None]] = lambda _kind, _n: nullcontext()
     on_step: Callable[[Training], None] = lambda _: None
     on_epoch: Callable[[dict[str, Any]], None] = lambda _: None
 
@@ -123,7 +123,7 @@ class Training:
         for batch in self._batches():
             _set_lr(self.optimizer, self.settings.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"step {self.task.id} {self.stage.name} {self.learner.work(batch)}".rstrip()
-            with self.around.counted(self.stage.phase, work, len(batch.labels)):
+            with self.around.counted(work, len(batch.labels)):
                 loss = self.learner.step(batch, self.optimizer)
             at.loss = at.loss + loss.detach().float() * len(batch.labels)
             at.images += len(batch.labels)
@@ -183,7 +183,7 @@ class Training:
         self.learner.set_training(False, self.stage)
         loss, correct = 0.0, 0.0
         for images, labels in prepared(self.task.val, self.around, self.settings.channels_last):
-            with self.around.counted(self.stage.phase, f"validate {self.task.id} {self.stage.name}", len(labels)):
+            with self.around.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
                 batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
             loss += float(batch_loss) * len(labels)
             correct += float(batch_correct)

@@ -1,0 +1,85 @@
+"""What a method uses of the network and keeps beside it, counted by hand for an MLP 64-24 and six classes in pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+from toy import learn, make, toy_stream
+
+from snv.learners import LEARNERS
+from snv.networks import build_network
+
+T, PIXELS, HIDDEN, CLASSES = 3, 64, 24, 6
+WEIGHTS = PIXELS * HIDDEN
+BODY = WEIGHTS + HIDDEN
+HEADS = CLASSES * (HIDDEN + 1)
+IMAGES = 6 * 24  # of 30 of each class, training and validation
+SUBNETWORK = HIDDEN + 4 * HIDDEN  # its mask and the constants for other neurons
+FOR_ALL = HIDDEN + 8 * HIDDEN  # B_t, and the sums of values that come from training
+
+BY_HAND = {
+    ("sgd", "til"): 0,
+    ("joint", "cil"): IMAGES * PIXELS,
+    ("ewc", "til"): 2 * 4 * BODY,
+    ("ewc", "cil"): 2 * 4 * (BODY + HEADS),
+    ("si", "cil"): 4 * (BODY + HEADS),
+    ("lwf", "til"): 4 * (BODY + HEADS),
+    ("icarl", "cil"): 12 * PIXELS + 4 * CLASSES * HIDDEN,
+    ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
+    ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
+    ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
+    ("snv", "til"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN),
+    ("snv", "cil"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN + 16),  # and of CIL the means and deviations of two scores
+}
+
+
+def learned(name, scenario, network=None, **config):
+    stream = toy_stream(T)
+    learner = make(name, scenario, stream, epochs=2, **config)
+    if network is not None:
+        learner = type(learner)(dataclasses.replace(learner.setting, network=network), learner.config)
+    for t in range(T):
+        learn(learner, stream, t)
+    return learner
+
+
+@pytest.mark.parametrize(("name", "scenario"), BY_HAND, ids=lambda part: part)
+def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
+    own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
+    learner = learned(name, scenario, **own.get(name, {}))
+    expected = BY_HAND[name, scenario]
+    if (name, scenario) == ("snv", "cil"):
+        live = [int(s.mask.sum()) for s in learner.subnetworks]  # features; class means in all so far, a covariance
+        expected += sum(4 * 2 * f for t in range(T) for f in live[: t + 1]) + sum(4 * f * (f + 1) // 2 for f in live)
+    assert learner.bytes_beyond_network() == expected
+
+
+def test_every_method_is_counted():
+    assert {name for name, _ in BY_HAND} == set(LEARNERS)
+
+
+def convnet():
+    return build_network("convnet", (1, 8, 8), 0, width=4)
+
+
+def test_capacity_counts_the_norm_layers_of_every_task_of_SNV():
+    learner = learned("snv", "til", convnet(), capacity=0.3)
+    masks = [s.mask for s in learner.subnetworks]
+    weights = 0
+    for parts in zip(*(learner.reads(t) for t in range(T)), strict=True):
+        union = parts[0].entries | parts[1].entries | parts[2].entries
+        tensor = parts[0].owned.tensor
+        weights += int(union.sum()) * math.prod(tensor.shape[2:])
+    norms = sum(2 * int(mask.sum()) for mask in masks)
+    dense = 4 * 9 + 4 * 36 + 8 * 36 + 8 * 72 + 2 * 24
+    assert learner.capacity()["parameters"] == pytest.approx((weights + norms) / dense)
+    assert norms > 2 * int((masks[0] | masks[1] | masks[2]).sum()), "neurons that tasks share have a norm for each"
+
+
+def test_capacity_counts_the_norm_layers_of_every_task_of_WSN():
+    learner = learned("wsn", "til", convnet(), capacity=0.3)
+    weights = sum(int((~free).sum()) for free in learner.free.values())
+    dense = 4 * 9 + 4 * 36 + 8 * 36 + 8 * 72 + 2 * 24
+    assert learner.capacity()["parameters"] == pytest.approx((weights + T * 2 * 24) / dense)
