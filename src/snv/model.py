@@ -1,4 +1,4 @@
-"""A classifier for people: learns one folder of pictures after another, keeps every old answer, and can prove it.
+"""A classifier for people: learns one folder of pictures after another, keeps what each task answers, and can prove it.
 
 model = snv.Model.create("pets.snv")
 model.learn("pictures/birds")

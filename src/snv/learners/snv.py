@@ -517,8 +517,7 @@ class SNV(Learner):
         total = sum(p.numel() for p in self.body.parameters())
         tasks = range(len(self.subnetworks))
         in_use = self._neurons_of(tasks)
-        own = self.config.norm == "per-task"
-        copies = sum(map(self._n_norm, [s.mask for s in self.subnetworks] if own else [in_use]))
+        copies = sum(self._n_norm(subnetwork.mask) for subnetwork in self.subnetworks)
         unused = n_weights_outside(self.neurons, self._read_by(tasks))
         unused += self._n_norm(torch.ones_like(in_use)) - copies
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
