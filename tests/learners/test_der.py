@@ -186,8 +186,8 @@ def test_multiply_accumulates_are_counted_right_while_the_buffer_fills_and_in_a_
         for step, batch in enumerate(training._batches()):
             training.progress.step = step + 1
             sizes.add(len(batch.labels))
-            counted = meter.counted("train", learner.work(batch), len(batch.labels))
-            with FlopCounterMode(display=False) as counter, counted:
+            counted = meter.counted(learner.work(batch), len(batch.labels))
+            with FlopCounterMode(display=False) as counter, meter.timed("train"), counted:
                 learner.step(batch, training.optimizer)
             true += counter.get_total_flops() / 2
         training.progress.step = 0
