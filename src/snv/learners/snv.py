@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snv.compact import Compact, Link, compact, write_back
-from snv.data.task import Split, Task
+from snv.data.task import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.flow import NORMS
@@ -42,6 +42,7 @@ from snv.training.loop import EVALUATION_BATCH, descend
 from snv.training.stage import Batch, Stage
 from snv.valuation.estimate import estimate
 from snv.valuation.exact import MOST_PLAYERS
+from snv.valuation.examples import OfSplit
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.scores import SCORES
@@ -194,7 +195,9 @@ class SNV(Learner):
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
-        images, labels = self._validation_data(task)
+        setting = self.setting
+        images = OfSplit(task.val, setting.preprocess, setting.device, setting.train.channels_last)
+        labels = task.val.labels.to(setting.device) - task.block.start  # within the task's head
         shared = self.config.estimator in ("montecarlo", "truncated", "tmab", "hybrid", "exact", "regression")
         game = NeuronGame(
             self.network, images, labels, self.neurons, forward=self._newest_classes, share_prefixes=shared
@@ -569,34 +572,23 @@ class SNV(Learner):
             self._small.load_state_dict(state["small"])
 
     @torch.no_grad()
-    def _validation_data(self, task: Task) -> tuple[Images, Labels]:
-        """The task's validation images, and their labels within its head."""
-        return self._prepared(task.val, torch.arange(len(task.val)), task.block.start)
-
-    @torch.no_grad()
     def _measure(self, task: Task) -> Statistics:
         """What is kept for CIL of the task's training images, by its own specialist and all before it."""
         rng = generator(self.setting.seed, "measured images", task.id)
         rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-        images, labels = self._prepared(task.train, rows, task.block.start)
-        features, logits, views = [], [], []
-        for t in range(len(self.subnetworks)):
-            specialist = self.specialist(t)
-            features.append(torch.cat([specialist.features(part) for part in images.split(EVALUATION_BATCH)]))
-        for part in images.split(EVALUATION_BATCH):
+        chunks = rows.split(EVALUATION_BATCH)
+        images = OfSplit(task.train, self.setting.preprocess, self.setting.device, self.setting.train.channels_last)
+        features: list[list[Tensor]] = [[] for _ in self.subnetworks]
+        logits, views = [], []
+        for part in images.batches(chunks):
+            for t, of_task in enumerate(features):
+                of_task.append(self.specialist(t).features(part))
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)
             views.append(turned_too)
+        labels = task.train.labels[rows].to(self.setting.device) - task.block.start
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
-        return measure(labels, features, torch.cat(logits), len(task.block), of_views)
-
-    def _prepared(self, split: Split, rows: Tensor, start: int) -> tuple[Images, Labels]:
-        """Some images of a split as the network takes them, and their labels counted from ``start``."""
-        preprocess, channels_last = self.setting.preprocess, self.setting.train.channels_last
-        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
-        images = [preprocess(pixels, self.setting.device, None, channels_last) for pixels, _ in batches]
-        labels = torch.cat([labels for _, labels in batches]).to(self.setting.device)
-        return torch.cat(images), labels - start
+        return measure(labels, [torch.cat(parts) for parts in features], torch.cat(logits), len(task.block), of_views)
 
 
 def _held(blocks: list[tuple[Tensor, Entries]], released: float, rng: torch.Generator) -> Frozen:
