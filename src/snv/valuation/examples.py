@@ -120,13 +120,13 @@ class OfDataset:
 
 
 class Remembered:
-    """Examples of which the rows asked for last stay at hand, as far as they fit into ``room`` bytes.
+    """Examples of which the rows asked for last stay at hand, if they fit into `ROOM` bytes.
 
     A small split is prepared once, and a minibatch that many coalitions share is read once.
     """
 
-    def __init__(self, examples: Examples, room: int = ROOM) -> None:
-        self.examples, self.room = examples, room
+    def __init__(self, examples: Examples) -> None:
+        self.examples = examples
         self._place = torch.full((len(examples),), -1)  # of each row among those kept
         self._kept: Tensor | None = None
         self._bytes = 0  # of one example
@@ -149,7 +149,7 @@ class Remembered:
         if self._bytes == 0:
             one = next(self.examples.batches([torch.zeros(1, dtype=torch.long)]))
             self._bytes = one.numel() * one.element_size()
-        return n * self._bytes <= self.room
+        return n * self._bytes <= ROOM
 
     @torch.inference_mode(False)  # what is kept may be part of a backward pass later
     @torch.no_grad()
