@@ -159,4 +159,4 @@ def peak_mib(n: int) -> float:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak in KiB, as Linux reports it")
 def test_eight_times_as_many_pictures_take_the_same_memory():
-    assert abs(peak_mib(3200) - peak_mib(400)) < 16  # 600 and 75 MiB of pictures
+    assert abs(peak_mib(3200) - peak_mib(400)) < 40  # a few batches; the pictures are 600 and 75 MiB

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from snv.errors import UserError
+
+if TYPE_CHECKING:
+    from snv.protocol.record import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,7 @@ def show(
         say_matrix(records[0])
     say_metrics(records)
     if len(records) == 1:
-        say(as_lines(cost_lines(records[0].cost)))
+        say(as_lines(valuation_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")
 
@@ -50,6 +53,26 @@ def runs_in(directory: Path) -> list[Path]:
     if not below:
         raise UserError(f"There is no run in {directory}: no config.json was found. Give the --out of a `snv run`.")
     return below
+
+
+def valuation_lines(record: Record) -> dict[str, str]:
+    """What the valuations of a run said of themselves, task by task."""
+    from snv.cli.output import number
+
+    known = [told for told in record.valuations if told is not None]
+    if not known:
+        return {}
+    ratios = ", ".join("–" if told is None else number(told["efficiency_ratio"]) for told in record.valuations)
+    spent = f"{sum(told['evaluations'] for told in known):,.0f} evaluations"
+    if "valuation_seconds" in record.cost:
+        spent += f", {sum(record.cost['valuation_seconds']):.1f} s"
+    names, ends, certificates = (
+        "; ".join(dict.fromkeys(str(told[key]) for told in known)) for key in ("estimator", "stopped", "certificate")
+    )
+    return {
+        "values": f"{names}: Σφ / (V(all) − V(∅)) = {ratios} task by task; {spent}; {ends}",
+        "certificate": certificates,
+    }
 
 
 def cost_lines(cost: dict[str, dict[str, float]]) -> dict[str, str]:

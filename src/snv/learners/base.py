@@ -19,6 +19,7 @@ from snv.shapes import Images, Labels, Logits
 from snv.training.loop import Surroundings, Training, descend
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
+from snv.valuation.result import Told
 
 Scenario = Literal["til", "cil"]
 SCENARIOS: tuple[Scenario, ...] = ("til", "cil")
@@ -71,6 +72,7 @@ class Learner:
         self.config = config if config is not None else self.Config()
         self.network = setting.network
         self.blocks: list[range] = []  # classes of the tasks begun so far
+        self.valuations: list[Told | None] = []  # what the valuation of each task said of itself, if neurons are valued
         self.phase: Callable[[str], AbstractContextManager[Any]] = lambda _: nullcontext()  # what work counts as
 
     # ---- the course of a task

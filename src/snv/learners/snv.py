@@ -45,6 +45,7 @@ from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.examples import OfSplit
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.result import told as told_of
 from snv.valuation.scores import SCORES
 
 log = logging.getLogger(__name__)
@@ -224,9 +225,16 @@ class SNV(Learner):
     def _value(self, game: NeuronGame, seed: int) -> Values:
         name, draws = self.config.estimator, self.config.draws
         if name == IN_RUN:
-            return self._carried / max(1, self._pairs)
+            values = self._carried / max(1, self._pairs)
+            told = "Not certified: values carried while training hold for the network of that time."
+            ended = f"{self._pairs} pairs of gradients on training batches"
+            ends = game.everyone, game.no_one
+            self.valuations.append(told_of(name, values, ends, game.evaluations, ended, told))
+            return values
         if name in SCORES:
-            return SCORES[name](game, seed)
+            values, told = SCORES[name](game, seed), "Not certified: a simple score is no Shapley value."
+            self.valuations.append(told_of(name, values, None, game.evaluations, "every neuron scored", told))
+            return values
         settings: dict[str, Any] = {}
         if name == "gradient":
             settings = {"draws": draws or 24, "minibatch": 16}  # more pairs of gates beat more images
@@ -239,7 +247,9 @@ class SNV(Learner):
         if name in ("tmab", "hybrid"):  # where the cut will be
             reused = int(self.frozen.sum()) if self.config.reuse == "free" else 0
             settings["k"] = max(1, min(game.n - 1, reused + self._budget_new()))
-        return estimate(game, name, seed=seed, **settings).values
+        found = estimate(game, name, seed=seed, **settings)
+        self.valuations.append(found.told)
+        return found.values
 
     def _budget(self, values: Values) -> int:
         """How many neurons the task may keep (new ones only, if reuse is free)."""
@@ -489,7 +499,14 @@ class SNV(Learner):
         others = self._read_by(s for s in range(len(self.subnetworks)) if s != t)
         unread = [~entries for entries in others]  # dense phases trained all of them, also with this task's images
         redraw(self.neurons, unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
-        for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
+        for kept in (
+            self.blocks,
+            self.subnetworks,
+            self.values,
+            self.valuations,
+            self.certificates,
+            self.statistics,
+        ):
             if kept:
                 del kept[t]
         self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
@@ -542,6 +559,7 @@ class SNV(Learner):
             "frozen": self.frozen,
             "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
             "values": list(self.values),
+            "valuations": list(self.valuations),
             "certificates": [dataclasses.asdict(certificate) for certificate in self.certificates],
             "statistics": [statistics.state() for statistics in self.statistics],
             "carried": self._carried,
@@ -557,6 +575,7 @@ class SNV(Learner):
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
         self.kept = self._read_by(self._promised)
         self.values = list(state["values"])
+        self.valuations = list(state.get("valuations", [None] * len(self.values)))  # older checkpoints have none
         self.certificates = [Certificate(**kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]

@@ -41,7 +41,7 @@ class SNVConfig:
     largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
     dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
-    estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
+    estimator: str = "gradient"  # any of `snv list estimators`
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     consolidate: bool = True  # train the subnetwork after it was chosen; the paper does not
     distil: float = 0.0  # weight of the dense network's own logits while consolidating

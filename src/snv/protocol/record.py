@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from snv.metrics.transfer import Matrix, summary
+from snv.valuation.result import Told
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Record:
     status: str = "unfinished"
     tasks_done: int = 0
     capacity: dict[str, float] | None = None
+    valuations: list[Told | None] = field(default_factory=list)  # per task, of methods that value neurons
     cost: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -44,6 +46,7 @@ class Record:
             "accuracy": _with_none(self.accuracy),
             "untrained": _with_none(self.untrained),
             "capacity": self.capacity,
+            "valuations": self.valuations,
         }
 
     def load_results(self, results: dict[str, Any]) -> None:
@@ -51,6 +54,7 @@ class Record:
         self.accuracy = np.array(results["accuracy"], dtype=np.float64)  # None becomes nan
         self.untrained = np.array(results["untrained"], dtype=np.float64)
         self.capacity = results["capacity"]
+        self.valuations = results.get("valuations", [])  # older records have none
 
     def as_json(self) -> dict[str, Any]:
         """One object for machines."""
