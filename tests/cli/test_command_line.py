@@ -99,7 +99,7 @@ def test_the_picture_of_matrices_is_drawn(cli, tmp_path):
     assert told.out.count("finished") == 2
 
 
-@pytest.mark.parametrize("kind", ["methods", "datasets", "networks"])
+@pytest.mark.parametrize("kind", ["methods", "datasets", "networks", "estimators"])
 def test_lists_are_for_people_and_machines(cli, kind):
     rows = json.loads(cli("list", kind, "--json").out)
     assert all(row["name"] for row in rows)
@@ -110,6 +110,62 @@ def test_the_list_of_methods_says_what_each_can_do(cli):
     rows = {row["name"]: row for row in json.loads(cli("list", "methods", "--json").out)}
     assert rows["joint"]["memory"].startswith("all training")
     assert rows["sgd"]["scenarios"] == ["til", "cil"]
+
+
+def test_the_list_of_estimators_says_what_each_promises_and_with_which_settings(cli):
+    from snv.learners.snv_config import SNVConfig
+    from snv.valuation import ESTIMATORS
+
+    rows = {row["name"]: row for row in json.loads(cli("list", "estimators", "--json").out)}
+    for name, estimator in ESTIMATORS.items():
+        assert rows[name]["promise"] == estimator.promise
+        assert rows[name]["certifies"] == estimator.certifies
+    assert rows["gradient"]["needs_gradient"]
+    assert rows["gradient"]["settings"]["draws"] == 48
+    assert not rows["montecarlo"]["needs_gradient"]
+    assert rows["montecarlo"]["unbiased"]
+    assert rows["taylor"]["needs_gradient"]
+    assert rows["activation"]["promise"].startswith("The mean size of a neuron's response")
+    for name in rows:
+        SNVConfig(estimator=name)  # each is one a run may ask for
+
+
+def test_a_run_of_SNV_shows_what_its_valuations_said_of_themselves(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
+    record = json.loads(cli("show", out, "--json").out)
+    assert [told["estimator"] for told in record["valuations"]] == ["gradient", "gradient"]
+    assert all(isinstance(told["efficiency_ratio"], float) for told in record["valuations"])
+    assert all(told["evaluations"] > 2 and told["stopped"] == "all draws done" for told in record["valuations"])
+    assert len(record["cost"]["valuation_seconds"]) == 2
+    assert sum(record["cost"]["valuation_seconds"]) == pytest.approx(record["cost"]["seconds"]["value"])
+    shown = cli("show", out).out
+    ratios = ", ".join(f"{told['efficiency_ratio']:.2f}" for told in record["valuations"])
+    assert f"gradient: Σφ / (V(all) − V(∅)) = {ratios} task by task" in shown
+    assert "Not certified" in shown
+
+
+@pytest.mark.parametrize(("estimator", "has_ratio"), [("in-run", True), ("taylor", False)])
+def test_other_values_tell_what_they_are_and_a_ratio_only_if_there_is_one(cli, tmp_path, estimator, has_ratio):
+    out = tmp_path / "run"
+    quick = ("--tasks", 2, "--epochs", 2, "network.width=4", f"learner.estimator={estimator}")
+    cli("run", "--method", "snv", *quick, "--out", out)
+    for told in json.loads(cli("show", out, "--json").out)["valuations"]:
+        assert told["estimator"] == estimator
+        assert (told["efficiency_ratio"] is not None) == has_ratio
+        assert told["certificate"].startswith("Not certified")
+
+
+def test_records_from_before_valuations_were_kept_are_still_shown(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
+    record, costs = (json.loads((out / name).read_text()) for name in ("record.json", "costs.json"))
+    del record["valuations"], costs["valuation_seconds"]
+    (out / "record.json").write_text(json.dumps(record))
+    (out / "costs.json").write_text(json.dumps(costs))
+    told = cli("show", out)
+    assert told.code == 0, told.err
+    assert "Σφ" not in told.out
 
 
 def test_a_folder_of_pictures_is_a_stream_of_tasks(cli, tmp_path):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 
 from snv.networks import build_network
 from snv.valuation.game import Game
@@ -52,6 +52,18 @@ class Viewed(nn.Module):
     def forward(self, x):
         x = self.b(self.a(x).relu()).relu()
         return self.fc(x.view(x.size(0), -1))
+
+
+class TwoFaced(nn.Module):
+    """Answers the tracer otherwise than it answers images."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        traced = isinstance(x, fx.Proxy)
+        return self.b(self.a(x).relu()) + (3 if traced else 0)
 
 
 def resnet():
@@ -159,3 +171,44 @@ def test_a_model_that_mixes_examples_is_refused():
     torch.manual_seed(0)
     with pytest.raises(ValueError, match="mixes examples"):
         NeuronGame(Centred(), torch.randn(9, 4), torch.randint(2, (9,)))
+
+
+def engine_of(model, caplog, **options):
+    """The engine a game chooses, and what it says about it."""
+    caplog.clear()
+    torch.manual_seed(0)
+    game = NeuronGame(model, torch.randn(9, 4), torch.randint(2, (9,)), **options)
+    game.values(torch.ones(2, game.n, dtype=torch.bool))
+    return game.engine, [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_model_that_cannot_be_followed_is_evaluated_whole_and_the_reason_is_told_once(caplog):
+    engine, told = engine_of(Branching(), caplog)
+    assert engine == "whole forward passes"
+    (message,) = told
+    assert "cannot be followed step by step: TraceError: symbolically traced variables" in message
+    assert "several times as long" in message
+
+
+def test_a_traced_model_that_answers_differently_is_reported_with_the_largest_difference(caplog):
+    engine, told = engine_of(TwoFaced(), caplog)
+    assert engine == "whole forward passes"
+    (message,) = told
+    assert "answers differently" in message
+    assert "differ by up to 3." in message
+    assert "Please report it" in message
+
+
+def test_a_failure_while_the_steps_are_run_is_told_too(caplog, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no kernel for this")
+
+    monkeypatch.setattr("snv.valuation.prefix.Replay.logits", fail)
+    engine, (message,) = engine_of(Shared(), caplog)
+    assert engine == "whole forward passes"
+    assert "no kernel for this" in message
+
+
+def test_no_warning_is_given_where_prefixes_are_shared_or_not_asked_for(caplog):
+    assert engine_of(Shared(), caplog) == ("shared prefixes", [])
+    assert engine_of(Branching(), caplog, share_prefixes=False) == ("whole forward passes", [])

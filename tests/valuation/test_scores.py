@@ -52,3 +52,26 @@ def test_norm_gamma_reads_the_scale_and_needs_one():
     scores = SCORES["norm-gamma"](whole, 0)
     assert float(scores[owned.owner[1]]) == 7.0
     assert int(scores.argmax()) == int(owned.owner[1])
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 64, 300])
+def test_activation_weighs_every_image_alike_whatever_the_batch_size(at_once, monkeypatch):
+    monkeypatch.setattr("snv.valuation.examples.READ_AT_ONCE", at_once)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    images = torch.randn(257, 6)
+    images[-1] *= 1000  # alone in the last batch of 1, 64 or 256
+    whole = NeuronGame(model, images, torch.zeros(257, dtype=torch.long), means=torch.zeros(8))
+    sizes = model[0](images).detach().abs().double().mean(0)
+    torch.testing.assert_close(SCORES["activation"](whole, 0), sizes / sizes.mean())
+
+
+def test_activation_leaves_a_model_in_training_as_it_was():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 2))
+    whole = NeuronGame(model, torch.randn(9, 1, 6, 6), torch.arange(9) % 2)
+    before = model[1].running_mean.clone()
+    model.train()
+    SCORES["activation"](whole, 0)
+    assert torch.equal(model[1].running_mean, before)
+    assert model.training

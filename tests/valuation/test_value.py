@@ -18,7 +18,7 @@ from snv.errors import UserError
 from snv.files import cloned
 from snv.valuation.plots import PLOTS, save_plots
 from snv.valuation.result import Valuation
-from snv.valuation.value import Bill, as_tensors, spoken
+from snv.valuation.value import Bill, spoken
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -35,6 +35,20 @@ def data(n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, 1, 8, 8), torch.arange(n) % 3
 
 
+def with_one_bad(row: int) -> tuple[torch.Tensor, torch.Tensor]:
+    images, labels = data(80)
+    images[row, 0, 3] = math.nan
+    return images, labels
+
+
+class Restless(TensorDataset):
+    """Augments at random, as training data do."""
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, ...]:
+        image, label = super().__getitem__(row)
+        return image + torch.randn(()), label
+
+
 def test_tensors_datasets_and_loaders_give_the_same_values():
     images, labels = data()
     dataset = TensorDataset(images, labels)
@@ -44,6 +58,21 @@ def test_tensors_datasets_and_loaders_give_the_same_values():
     ]
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+def test_batches_that_can_only_be_iterated_give_the_same_values_too():
+    images, labels = data()
+    batches = list(zip(images.split(16), labels.split(16), strict=True))
+    expected = snv.value_neurons(network(), (images, labels), draws=4).values
+    assert torch.equal(snv.value_neurons(network(), iter(batches), draws=4).values, expected)
+    assert torch.equal(snv.value_neurons(network(), batches, draws=4).values, expected)
+
+
+def test_a_loader_is_read_in_its_own_order_and_without_what_it_drops():
+    images, labels = data(40)
+    loader = DataLoader(TensorDataset(images, labels), batch_size=16, sampler=range(39, -1, -1), drop_last=True)
+    expected = snv.value_neurons(network(), (images.flip(0)[:32], labels.flip(0)[:32]), draws=4).values
+    assert torch.equal(snv.value_neurons(network(), loader, draws=4).values, expected)
 
 
 def test_every_filter_and_unit_has_a_name_and_a_layer_and_the_head_has_none():
@@ -69,6 +98,8 @@ def test_the_bill_comes_before_the_work():
     assert bill.macs == pytest.approx(bill.forward_passes * (36 * 6 * 9 + 216 * 5 + 5 * 3))
     assert bill.seconds > 0
     assert "11 neurons" in str(bill)
+    assert bill.engine == "shared prefixes"
+    assert "coalitions by shared prefixes" in str(bill)
 
 
 @pytest.mark.parametrize("method", ["montecarlo", "truncated", "tmab", "gradient", "hybrid"])
@@ -133,7 +164,9 @@ def test_layers_can_be_left_out_by_name():
         (lambda: snv.value_neurons(network(), [1, 2, 3]), "should be pairs"),
         (lambda: snv.value_neurons(network(), []), "data are empty"),
         (lambda: snv.value_neurons(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), data()), "No neurons were found"),
-        (lambda: as_tensors((torch.full((2, 1), math.nan), torch.zeros(2)), torch.device("cpu")), "Example 0 holds"),
+        (lambda: snv.value_neurons(network(), with_one_bad(70)), "Example 70 holds"),
+        (lambda: snv.value_neurons(network(), TensorDataset(*with_one_bad(70))), "Example 70 holds"),
+        (lambda: snv.value_neurons(network(), Restless(*data())), "another input each time"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(call, answer):

@@ -1,4 +1,4 @@
-"""`snv list methods|datasets|networks`: what exists and what it can do."""
+"""`snv list methods|datasets|networks|estimators`: what exists and what it can do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class Kind(StrEnum):
     methods = "methods"
     datasets = "datasets"
     networks = "networks"
+    estimators = "estimators"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,10 +23,16 @@ def list_(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Methods, data sets or networks, with what they can do."""
+    """Methods, data sets, networks or estimators of neuron values, with what they can do."""
     from snv.cli.output import say_json, say_table
 
-    rows = {Kind.methods: methods, Kind.datasets: datasets, Kind.networks: networks}[kind]()
+    listed = {
+        Kind.methods: methods,
+        Kind.datasets: datasets,
+        Kind.networks: networks,
+        Kind.estimators: estimators,
+    }
+    rows = listed[kind]()
     if as_json:
         say_json(rows)
         return
@@ -63,6 +70,36 @@ def networks() -> list[dict[str, Any]]:
     from snv.networks import NETWORKS
 
     return [{"name": name, "summary": summary} for name, summary in NETWORKS.items()]
+
+
+def estimators() -> list[dict[str, Any]]:
+    """Of Shapley values, then values that come with training, then simple scores to compare with."""
+    import dataclasses
+
+    from snv.valuation import ESTIMATORS, inrun
+    from snv.valuation.scores import NEED_GRADIENT, SCORES
+
+    promises = ("promise", "unbiased", "intervals", "certifies", "needs_gradient")
+    shapley = [
+        {"name": name, "kind": "Shapley value"}
+        | {promise: getattr(estimator, promise) for promise in promises}
+        | {"settings": {f.name: f.default for f in dataclasses.fields(estimator.settings)}}
+        for name, estimator in ESTIMATORS.items()
+    ]
+    nothing = {"unbiased": False, "intervals": False, "certifies": False}
+    in_run = {"name": "in-run", "kind": "with training", "promise": _sentence(inrun)} | nothing
+    scores = [
+        {"name": name, "kind": "score", "promise": _sentence(score)}
+        | nothing
+        | {"needs_gradient": name in NEED_GRADIENT, "settings": {}}
+        for name, score in SCORES.items()
+    ]
+    return [*shapley, in_run | {"needs_gradient": True, "settings": {}}, *scores]
+
+
+def _sentence(described: object) -> str:
+    """The first line of a docstring."""
+    return (described.__doc__ or "").strip().split("\n")[0]
 
 
 def _text(value: object) -> str:

@@ -40,7 +40,7 @@ def show(
         say_matrix(records[0])
     say_metrics(records)
     if len(records) == 1:
-        say(as_lines(kept_lines(records[0]) | cost_lines(records[0].cost)))
+        say(as_lines(kept_lines(records[0]) | valuation_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")
 
@@ -64,6 +64,26 @@ def kept_lines(record: Record) -> dict[str, str]:
     if record.bytes_kept:
         lines["kept beyond the network"] = f"{record.bytes_kept[-1] / 2**20:.2f} MiB"
     return lines
+
+
+def valuation_lines(record: Record) -> dict[str, str]:
+    """What the valuations of a run said of themselves, task by task."""
+    from snv.cli.output import number
+
+    known = [told for told in record.valuations if told is not None]
+    if not known:
+        return {}
+    ratios = ", ".join("–" if told is None else number(told["efficiency_ratio"]) for told in record.valuations)
+    spent = f"{sum(told['evaluations'] for told in known):,.0f} evaluations"
+    if "valuation_seconds" in record.cost:
+        spent += f", {sum(record.cost['valuation_seconds']):.1f} s"
+    names, ends, certificates = (
+        "; ".join(dict.fromkeys(str(told[key]) for told in known)) for key in ("estimator", "stopped", "certificate")
+    )
+    return {
+        "values": f"{names}: Σφ / (V(all) − V(∅)) = {ratios} task by task; {spent}; {ends}",
+        "certificate": certificates,
+    }
 
 
 def cost_lines(cost: dict[str, Any]) -> dict[str, str]:

@@ -15,10 +15,12 @@ from snv.data.augment import Preprocess
 from snv.data.task import Split, Task
 from snv.files import State, bytes_in
 from snv.networks.head import Network, bytes_of
-from snv.shapes import Images, Indices, Labels, Logits
-from snv.training.loop import EVALUATION_BATCH, Surroundings, Training, descend
+from snv.shapes import Images, Labels, Logits
+from snv.training.loop import Surroundings, Training, descend
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
+from snv.valuation.examples import OfSplit
+from snv.valuation.result import Told
 
 Scenario = Literal["til", "cil"]
 SCENARIOS: tuple[Scenario, ...] = ("til", "cil")
@@ -42,13 +44,9 @@ class Setting:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
-    @torch.no_grad()
-    def prepared(self, split: Split, start: int = 0, rows: Indices | None = None) -> tuple[Images, Labels]:
-        """Images of a split (all, or some rows) as the network takes them, and their labels counted from ``start``."""
-        rows = torch.arange(len(split)) if rows is None else rows
-        batches = list(split.batches(rows.split(EVALUATION_BATCH)))
-        images = [self.preprocess(pixels, self.device, None, self.train.channels_last) for pixels, _ in batches]
-        return torch.cat(images), torch.cat([labels for _, labels in batches]).to(self.device) - start
+    def examples(self, split: Split) -> OfSplit:
+        """The images of a split as the network takes them, fetched when they are needed."""
+        return OfSplit(split, self.preprocess, self.device, self.train.channels_last)
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,7 @@ class Learner:
         self.config = config if config is not None else self.Config()
         self.network = setting.network
         self.blocks: list[range] = []  # classes of the tasks begun so far
+        self.valuations: list[Told | None] = []  # what the valuation of each task said of itself, if neurons are valued
         self.phase: Callable[[str], AbstractContextManager[Any]] = lambda _: nullcontext()  # what work counts as
         self.counted: Callable[[str, int], AbstractContextManager[Any]] = lambda _kind, _n: nullcontext()
         self.tell: Callable[[str, float, float], None] = lambda *_: None  # what is being done, how much of how much

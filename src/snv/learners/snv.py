@@ -45,6 +45,7 @@ from snv.valuation.estimate import ESTIMATORS, estimate
 from snv.valuation.exact import MOST_PLAYERS
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.result import told as told_of
 from snv.valuation.scores import SCORES
 
 log = logging.getLogger(__name__)
@@ -195,7 +196,8 @@ class SNV(Learner):
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
-        images, labels = self._validation_data(task)
+        images = self.setting.examples(task.val)
+        labels = task.val.labels.to(self.setting.device) - task.block.start  # within the task's head
         shared = self.config.estimator in ("montecarlo", "truncated", "tmab", "hybrid", "exact", "regression")
         game = NeuronGame(
             self.network, images, labels, self.neurons, forward=self._newest_classes, share_prefixes=shared
@@ -221,9 +223,16 @@ class SNV(Learner):
     def _value(self, game: NeuronGame, seed: int) -> Values:
         name, draws = self.config.estimator, self.config.draws
         if name == IN_RUN:
-            return self._carried / max(1, self._pairs)
+            values = self._carried / max(1, self._pairs)
+            told = "Not certified: values carried while training hold for the network of that time."
+            ended = f"{self._pairs} pairs of gradients on training batches"
+            ends = game.everyone, game.no_one
+            self.valuations.append(told_of(name, values, ends, game.evaluations, ended, told))
+            return values
         if name in SCORES:
-            return SCORES[name](game, seed)
+            values, told = SCORES[name](game, seed), "Not certified: a simple score is no Shapley value."
+            self.valuations.append(told_of(name, values, None, game.evaluations, "every neuron scored", told))
+            return values
         settings: dict[str, Any] = {}
         if name == "gradient":
             settings = {"draws": draws or 24, "minibatch": 16}  # more pairs of gates beat more images
@@ -241,6 +250,7 @@ class SNV(Learner):
         valuation = estimate(game, name, seed=seed, progress=self._tell_of_values, **settings)
         if ESTIMATORS[name].contest:
             log.info("%s Every layer's own share of the budget is a further rule on top.", valuation.certificate)
+        self.valuations.append(valuation.told)
         return valuation.values
 
     def _contest(self) -> dict[str, Any]:
@@ -482,7 +492,14 @@ class SNV(Learner):
         others = self._read_by(s for s in range(len(self.subnetworks)) if s != t)
         unread = [~entries for entries in others]  # dense phases trained all of them, also with this task's images
         redraw(self.neurons, unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
-        for kept in (self.blocks, self.subnetworks, self.values, self.certificates, self.statistics):
+        for kept in (
+            self.blocks,
+            self.subnetworks,
+            self.values,
+            self.valuations,
+            self.certificates,
+            self.statistics,
+        ):
             if kept:
                 del kept[t]
         self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
@@ -541,6 +558,7 @@ class SNV(Learner):
             "frozen": self.frozen,
             "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
             "values": list(self.values),
+            "valuations": list(self.valuations),
             "certificates": [certificate.state() for certificate in self.certificates],
             "statistics": [statistics.state() for statistics in self.statistics],
             "carried": self._carried,
@@ -556,6 +574,7 @@ class SNV(Learner):
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
         self.kept = self._read_by(range(len(self.subnetworks)))
         self.values = list(state["values"])
+        self.valuations = list(state.get("valuations", [None] * len(self.values)))  # older checkpoints have none
         self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]
@@ -570,28 +589,27 @@ class SNV(Learner):
             assert self._small is not None
             self._small.load_state_dict(state["small"])
 
-    def _validation_data(self, task: Task) -> tuple[Images, Labels]:
-        """The task's validation images, and their labels within its head."""
-        return self.setting.prepared(task.val, task.block.start)
-
     @torch.no_grad()
     def _measure(self, task: Task) -> Statistics:
         """What is kept for CIL of the task's training images, by its own specialist and all before it."""
         rng = generator(self.setting.seed, "measured images", task.id)
         rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-        images, labels = self.setting.prepared(task.train, task.block.start, rows)
-        features, logits, views = [], [], []
-        for t in range(len(self.subnetworks)):
-            specialist = self.specialist(t)
-            self.tell("statistics", t, len(self.subnetworks))
-            features.append(torch.cat([specialist.features(part) for part in images.split(EVALUATION_BATCH)]))
-        for part in images.split(EVALUATION_BATCH):
+        chunks = rows.split(EVALUATION_BATCH)
+        images = self.setting.examples(task.train)
+        features: list[list[Tensor]] = [[] for _ in self.subnetworks]
+        logits, views = [], []
+        for i, part in enumerate(images.batches(chunks)):
+            self.tell("statistics", i, len(chunks))
+            for t, of_task in enumerate(features):
+                of_task.append(self.specialist(t).features(part))
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)
             views.append(turned_too)
+        labels = task.train.labels[rows].to(self.setting.device) - task.block.start
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
         with self.counted(f"statistics {task.id}", len(labels)):
-            return measure(labels, features, torch.cat(logits), len(task.block), of_views)
+            joined = [torch.cat(parts) for parts in features]
+            return measure(labels, joined, torch.cat(logits), len(task.block), of_views)
 
 
 def _held(blocks: list[tuple[Tensor, Entries]]) -> Frozen:

@@ -35,7 +35,7 @@ class SNVConfig:
     largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
     dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
-    estimator: str = "gradient"  # any of `snv list estimators`, "in-run", or a simple score of `snv.valuation.scores`
+    estimator: str = "gradient"  # any of `snv list estimators`
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's

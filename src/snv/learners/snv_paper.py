@@ -97,10 +97,11 @@ class SNVPaper(Learner):
         self.frozen = self.frozen | mask if self.config.cumulative else mask  # B_t, Eq. 7
         self.masks.append(mask)
         self.values.append(valuation.values)
+        self.valuations.append(valuation.told)
 
     def _estimate_snv(self, task: Task) -> Valuation:
         """V(S) is the accuracy on the task's validation images with neurons outside S at their means."""
-        images, labels = self.setting.prepared(task.val, task.block.start)
+        images, labels = self.setting.examples(task.val), task.val.labels.to(self.setting.device) - task.block.start
         game = NeuronGame(self.network, images, labels, self.neurons, "accuracy", forward=self.task_logits)
         return as_printed(game, self.config.bandit(), seed=derived_seed(self.setting.seed, "valuation", task.id))
 
@@ -113,9 +114,11 @@ class SNVPaper(Learner):
         return self.neurons.n * (1 + 9 * self.setting.n_tasks)
 
     def state_dict(self) -> State:
-        return super().state_dict() | {"frozen": self.frozen, "masks": list(self.masks), "values": list(self.values)}
+        kept = {"masks": list(self.masks), "values": list(self.values), "valuations": list(self.valuations)}
+        return super().state_dict() | {"frozen": self.frozen} | kept
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.frozen, self.masks, self.values = state["frozen"], list(state["masks"]), list(state["values"])
+        self.frozen, self.valuations = state["frozen"], list(state["valuations"])
+        self.masks, self.values = list(state["masks"]), list(state["values"])
         self._hold()

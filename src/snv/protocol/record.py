@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from snv.metrics.transfer import Matrix, summary
+from snv.valuation.result import Told
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Record:
     tasks_done: int = 0
     capacity: dict[str, float] | None = None
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
+    valuations: list[Told | None] = field(default_factory=list)  # per task, of methods that value neurons
     cost: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -46,6 +48,7 @@ class Record:
             "untrained": _with_none(self.untrained),
             "capacity": self.capacity,
             "bytes_kept": self.bytes_kept,
+            "valuations": self.valuations,
         }
 
     def load_results(self, results: dict[str, Any]) -> None:
@@ -54,6 +57,7 @@ class Record:
         self.untrained = np.array(results["untrained"], dtype=np.float64)
         self.capacity = results["capacity"]
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
+        self.valuations = results.get("valuations", [])  # older records have none
 
     def as_json(self) -> dict[str, Any]:
         """One object for machines."""

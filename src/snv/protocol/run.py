@@ -118,6 +118,7 @@ class _Run:
         self.meter = Meter(self.learner.setting.device)
         self.learner.phase, self.learner.counted = self.meter.phase, self.meter.counted
         self.learner.tell = self._tell_of_task
+        self.valuing: list[float] = []  # seconds, task by task
         self.log: list[dict[str, Any]] = []
         self.task = self.stage = 0  # what comes next
         self.training: State | None = None  # a stage to be continued
@@ -160,10 +161,17 @@ class _Run:
         self._evaluate_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
         self.record.bytes_kept.append(learner.bytes_beyond_network())
+        self._note_valuation()
         self.task, self.stage = t + 1, 0
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
         self._stop_if_asked()
+
+    def _note_valuation(self) -> None:
+        """What a valuation said of itself, and how long it took; the seconds differ between repetitions."""
+        self.record.valuations = list(self.learner.valuations)
+        if self.record.valuations and len(self.valuing) == self.task:
+            self.valuing.append(self.meter.seconds["value"] - sum(self.valuing))
 
     def _learn_stages(self, task: Task) -> None:
         while (stage := self.learner.stage(task, self.stage)) is not None:
@@ -251,7 +259,9 @@ class _Run:
             self.log.extend(state["log"])
             self.meter.load_counts(state["counts"])
             if (self.directory.path / "costs.json").exists():
-                self.meter.load_measured(self.directory.read("costs.json"))
+                costs = self.directory.read("costs.json")
+                self.meter.load_measured(costs)
+                self.valuing.extend(costs.get("valuation_seconds", [])[: self.task])
             log.info("continuing at task %d, stage %d", self.task + 1, self.stage + 1)
         self.directory.write("environment.json", self.environment)
         self._export()
@@ -261,6 +271,8 @@ class _Run:
         """The copies for people, and the clock."""
         self.saved_at = time.monotonic()
         self.record.cost = self.record.cost | self.meter.measured() | {"macs": dict(self.meter.macs)}
+        if self.valuing:
+            self.record.cost["valuation_seconds"] = list(self.valuing)
         measured = {key: value for key, value in self.record.cost.items() if key != "macs"}
         self.directory.write("costs.json", measured)
         self.directory.write_log(self.log)

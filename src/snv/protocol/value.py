@@ -20,9 +20,10 @@ from snv.learners.base import learn_stages
 from snv.networks.head import Specialist
 from snv.protocol.directory import RunDirectory
 from snv.protocol.run import Prepared, Progress, left_as_found, prepare
-from snv.training.loop import Surroundings, Training, prepared
+from snv.training.loop import Surroundings, Training
 from snv.training.stage import Batch
 from snv.valuation.agreement import Number, spearman
+from snv.valuation.examples import Examples, OfSplit
 from snv.valuation.inrun import LearnedValues
 from snv.valuation.result import Valuation
 from snv.valuation.value import Bill, value_neurons
@@ -35,7 +36,7 @@ class Moment:
     """A run's network as it was after some tasks, and one task's validation data as its neurons are valued on them."""
 
     model: Specialist
-    images: Tensor
+    images: Examples
     labels: Tensor
 
 
@@ -111,9 +112,9 @@ def _restore(learner: Learner, path: Path, n_done: int) -> None:
 def _moment(run: Prepared, task: Task, number: int) -> Moment:
     learner = run.learner
     til = learner.setting.scenario == "til"
-    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess)
-    batches = list(prepared(task.val, around, learner.setting.train.channels_last))
-    images, labels = (torch.cat([batch[i] for batch in batches]) for i in (0, 1))
+    device = learner.setting.device
+    images = OfSplit(task.val, run.preprocess, device, learner.setting.train.channels_last)
+    labels = task.val.labels.to(device)
     model = Specialist(learner.network, number - 1 if til else None)
     return Moment(model.eval(), images, labels - task.block.start if til else labels)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
 from snv.flow import Forward
@@ -24,13 +24,33 @@ def mean_responses(
     model: nn.Module, neurons: Neurons, images: Tensor, batch_size: int = 64, forward: Forward | None = None
 ) -> Means:
     """μ_i, the mean over samples and positions of each layer's output before normalisation, in evaluation mode."""
+    return mean_responses_to(model, neurons, torch.split(images, batch_size), forward)
+
+
+def mean_responses_to(
+    model: nn.Module, neurons: Neurons, batches: Iterable[Tensor], forward: Forward | None = None
+) -> Means:
+    """μ_i over batches that come one after the other, so that only one of them need be in memory."""
+    weights = next(model.parameters())
+    means = mean_of_responses(model, neurons, batches, lambda output: output, forward)
+    return means.to(device=weights.device, dtype=torch.promote_types(weights.dtype, torch.float32))
+
+
+def mean_of_responses(
+    model: nn.Module,
+    neurons: Neurons,
+    batches: Iterable[Tensor],
+    of: Callable[[Tensor], Tensor],
+    forward: Forward | None = None,
+) -> Float64[Tensor, " r"]:
+    """The mean of a function of the responses, over all samples and positions alike."""
     total = torch.zeros(neurons.n_responses, dtype=torch.float64)
     count = torch.zeros(neurons.n_responses, dtype=torch.float64)
 
     def add(layer: Layer, output: Tensor) -> Tensor:
         axis = layer.axis % output.ndim
         others = [d for d in range(output.ndim) if d != axis]
-        total[layer.responses] += output.sum(others, dtype=torch.float64).cpu()
+        total[layer.responses] += of(output).sum(others, dtype=torch.float64).cpu()
         count[layer.responses] += output.numel() // output.shape[axis]
         return output
 
@@ -40,10 +60,9 @@ def mean_responses(
         undo.enter_context(whole_attention())
         for layer in neurons.layers:
             undo.enter_context(_rewritten(layer, add))
-        for batch in torch.split(images, batch_size):
+        for batch in batches:
             (forward or model)(batch)
-    weights = next(model.parameters())
-    return (total / count).to(device=weights.device, dtype=torch.promote_types(weights.dtype, torch.float32))
+    return total / count
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from snv.flow import Forward
 from snv.neurons import Neurons, Owned, evaluating, find_neurons
 from snv.seeding import generator
 from snv.shapes import Values
-from snv.valuation.ablation import mean_responses
+from snv.valuation.ablation import mean_responses_to
 from snv.valuation.agreement import Number, how_many
+from snv.valuation.examples import READ_AT_ONCE, Examples, as_examples
 from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
@@ -41,7 +42,7 @@ class LearnedValues:
         self,
         model: nn.Module,
         neurons: Neurons,
-        images: Tensor,
+        images: Tensor | Examples,
         labels: Tensor,
         *,
         every: int = 4,
@@ -49,7 +50,7 @@ class LearnedValues:
         batch_size: int = 256,
     ) -> None:
         self.model, self.neurons, self.every, self.batch_size = model, neurons, every, batch_size
-        self.images, self.labels = images, labels
+        self.examples, self.labels = as_examples(images), labels
         self.forward: Forward = forward or model
         self.steps = self.refreshed = 0
         self.first_loss = math.nan  # L_val when the first gradient was taken
@@ -59,9 +60,10 @@ class LearnedValues:
         self._before: list[Tensor] | None = None
 
     @classmethod
-    def of(cls, model: nn.Module, images: Tensor, labels: Tensor, *, every: int = 4) -> LearnedValues:
+    def of(cls, model: nn.Module, images: Tensor | Examples, labels: Tensor, *, every: int = 4) -> LearnedValues:
         """For all neurons of a model that returns logits."""
-        return cls(model, find_neurons(model, images[:2]), images, labels, every=every)
+        few = next(as_examples(images).batches([torch.arange(min(2, len(images)))]))
+        return cls(model, find_neurons(model, few), images, labels, every=every)
 
     def before_step(self) -> None:
         """Remember where the parameters are; call it before ``optimizer.step()``."""
@@ -147,8 +149,9 @@ class LearnedValues:
         value, total = 0.0, [torch.zeros_like(tensor) for tensor in trained]
         grads = torch.enable_grad() if trained else torch.no_grad()
         with evaluating(self.model), torch.random.fork_rng(devices=[]), grads:
-            for rows in torch.split(torch.arange(len(self.labels)), self.batch_size):
-                losses = F.cross_entropy(self.forward(self.images[rows]), self.labels[rows], reduction="none")
+            chunks = torch.split(torch.arange(len(self.labels)), self.batch_size)
+            for images, rows in zip(self.examples.batches(chunks), chunks, strict=True):
+                losses = F.cross_entropy(self.forward(images), self.labels[rows], reduction="none")
                 loss = losses.sum() / len(self.labels)
                 value += float(loss.detach())
                 found = torch.autograd.grad(loss, trained, materialize_grads=True) if trained else ()
@@ -168,7 +171,7 @@ class CarriedValues:
         self,
         model: nn.Module,
         neurons: Neurons,
-        images: Tensor,
+        images: Tensor | Examples,
         labels: Tensor,
         seed: int,
         *,
@@ -211,7 +214,8 @@ class CarriedValues:
         game = self.game
         rows = torch.randperm(game.n_examples, generator=generator(self.seed, "in-run rows", self.draws))
         rows = rows[: self.examples]
-        game.means = mean_responses(game.model, game.neurons, game.images[rows], forward=game.forward)
+        batches = game.examples.batches(torch.split(rows, READ_AT_ONCE))
+        game.means = mean_responses_to(game.model, game.neurons, batches, game.forward)
         gates = gates_of_pair(game.n, GradientSettings(), self.seed, self.draws)
         self._total += game.gradient(gates, rows)[0].mean(0)
         self.draws += 1

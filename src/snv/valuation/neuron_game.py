@@ -16,10 +16,11 @@ from snv.flow import Forward
 from snv.neurons import Neurons, evaluating, find_neurons
 from snv.seeding import generator
 from snv.shapes import Indices, Mask
-from snv.valuation.ablation import Means, gated, mean_responses
+from snv.valuation.ablation import Means, gated, mean_responses_to
+from snv.valuation.examples import Examples, as_examples, in_batches
 from snv.valuation.game import Coalitions, Game, Gates, Payoffs
 from snv.valuation.payoffs import Terms, make_payoff
-from snv.valuation.prefix import Plan, Replay, traced
+from snv.valuation.prefix import Plan, Replay, Untraceable, traced
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +28,14 @@ ROWS = 16  # examples per forward pass and coalition; the rest of the memory goe
 MEMORY = {"cpu": 2**28}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
 ELSEWHERE = 2**30
 BLOCK = 512  # coalitions laid out at once
+SUMMED = 1024  # parts of a gradient that are added up together
 
 
 class NeuronGame(Game):
     """V(S): the score of ``model`` on ``images`` with every neuron outside S held at its mean response.
+
+    ``images`` is a tensor, or `Examples`, of which a batch at a time is fetched. Besides them an evaluation keeps one
+    number per example and coalition (their logits, if the payoff is one number for all examples).
 
     ``memory`` bounds the activations alive at once, in bytes (256 MiB on a processor, 1 GiB elsewhere): as many
     coalitions and examples share a forward pass as fit, and at least one of each. What coalitions have in common is
@@ -43,7 +48,7 @@ class NeuronGame(Game):
     def __init__(
         self,
         model: nn.Module,
-        images: Tensor,
+        images: Tensor | Examples,
         labels: Tensor,
         neurons: Neurons | None = None,
         payoff: str | Terms = "loss",
@@ -57,16 +62,20 @@ class NeuronGame(Game):
         if len(images) == 0 or len(images) != len(labels):
             raise ValueError(f"every image needs a label, and there must be some; got {len(images)} and {len(labels)}")
         self.model, self.images, self.labels = model, images, labels
-        self.memory = memory or MEMORY.get(images.device.type, ELSEWHERE)
+        self.examples = as_examples(images)
         self.forward: Forward = forward or model
-        self.neurons = neurons or find_neurons(model, images[:2], forward=forward)
-        self.n, self.n_examples = self.neurons.n, len(labels)
+        self.n_examples = len(labels)
+        few = next(self.examples.batches([torch.arange(min(2, self.n_examples))]))
+        self.memory = memory or MEMORY.get(few.device.type, ELSEWHERE)
+        self.neurons = neurons or find_neurons(model, few, forward=forward)
+        self.n = self.neurons.n
         with self._at_rest(), torch.inference_mode():
-            self._layout = _fastest_layout(self.forward, self.neurons, images[:2])
-        everything = self._batch(torch.arange(self.n_examples))
-        self.means = means if means is not None else mean_responses(model, self.neurons, everything, forward=forward)
+            self._layout = _fastest_layout(self.forward, self.neurons, few)
+        if means is None:
+            means = mean_responses_to(model, self.neurons, self._batches(in_batches(self.n_examples)), forward)
+        self.means = means
         with self._at_rest(), torch.inference_mode():
-            few = self._batch(torch.arange(min(2, self.n_examples)))
+            few = few.contiguous(memory_format=self._layout)
             logits = self.forward(few)
             _check_independence(logits, torch.cat([self.forward(image[None]) for image in few]))
             self.payoff = make_payoff(payoff, logits, labels[: len(few)], groups)
@@ -87,6 +96,11 @@ class NeuronGame(Game):
     def shares_prefixes(self) -> bool:
         return isinstance(self._engine, Replay)
 
+    @property
+    def engine(self) -> str:
+        """How coalitions are evaluated, in words."""
+        return "shared prefixes" if self.shares_prefixes else "whole forward passes"
+
     @cached_property
     def everyone(self) -> float:
         """V(all): the network as it is."""
@@ -100,10 +114,16 @@ class NeuronGame(Game):
     def values(self, coalitions: Coalitions, rows: Indices | None = None) -> Payoffs:
         """V(S) of each coalition; neighbours that differ only in late layers are cheap."""
         rows = torch.arange(self.n_examples) if rows is None else rows
-        labels = self.labels[rows]
+        most = max(1, min(BLOCK, self.memory // (8 * max(1, len(rows)))))  # each keeps a number per example
+        found, start = [torch.zeros(0, dtype=torch.float64)], 0
         with self._at_rest(), torch.inference_mode():
-            found = [self.payoff(logits, labels, rows).cpu() for logits in self._logits(coalitions, rows)]
-        return torch.cat([torch.zeros(0, dtype=torch.float64), *found])
+            while start < len(coalitions):
+                gates = coalitions[start : start + most].to(self.means)
+                plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
+                found.append(self._payoffs(plan, rows))
+                self.evaluations += plan.cost * len(rows) / self.n_examples
+                start += len(plan.gates)
+        return torch.cat(found)
 
     def flips(self, coalition: Mask, players: Indices, rows: Indices | None = None) -> Payoffs:
         """V(S ∪ i) − V(S ∖ i): one of the two is V(S), the other shares everything up to neuron i's layer with it."""
@@ -152,16 +172,25 @@ class NeuronGame(Game):
         """The same for as many coalitions as fit, ``at_once`` rows at a time: one part's graph is alive at once."""
         leaves = [part.to(self.means).clone().requires_grad_() for _, part in self.neurons.by_layer(gates)]
         chunks = torch.split(rows, at_once)
-        if len(chunks) == 1 or self.samples_examples:
-            parts = [self._slopes_of_part(leaves, chunk) for chunk in chunks]
-            shares = torch.tensor([len(chunk) / len(rows) for chunk in chunks], dtype=torch.float64)
-            slopes, values = (torch.stack(part) for part in zip(*parts, strict=True))
-            return torch.tensordot(shares, slopes, 1), shares @ values
-        return self._slopes_of_whole(leaves, rows, chunks)
+        if len(chunks) > 1 and not self.samples_examples:
+            return self._slopes_of_whole(leaves, rows, chunks)
+        slopes, values = torch.zeros(gates.shape, dtype=torch.float64), torch.zeros(len(gates), dtype=torch.float64)
+        for first in range(0, len(chunks), SUMMED):
+            some = chunks[first : first + SUMMED]
+            parts = [
+                self._slopes_of_part(leaves, images, chunk)
+                for images, chunk in zip(self._batches(some), some, strict=True)
+            ]
+            shares = torch.tensor([len(chunk) / len(rows) for chunk in some], dtype=torch.float64)
+            slope, value = (torch.stack(part) for part in zip(*parts, strict=True))
+            slopes, values = slopes + torch.tensordot(shares, slope, 1), values + shares @ value
+        return slopes, values
 
-    def _slopes_of_part(self, leaves: list[Tensor], rows: Indices) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+    def _slopes_of_part(
+        self, leaves: list[Tensor], images: Tensor, rows: Indices
+    ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m and v on some rows, for payoffs that are means over rows."""
-        values = self.payoff.smooth(self._gated_logits(leaves, rows), self.labels[rows], rows)
+        values = self.payoff.smooth(self._gated_logits(leaves, images), self.labels[rows], rows)
         found = torch.autograd.grad(values.sum(), leaves, materialize_grads=True)
         return torch.cat(found, dim=1).double().cpu(), values.detach().double().cpu()
 
@@ -170,36 +199,31 @@ class NeuronGame(Game):
     ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """For any other payoff: v's slope in all logits first, then pulled back chunk by chunk."""
         with torch.no_grad():
-            logits = torch.cat([self._gated_logits(leaves, chunk) for chunk in chunks], dim=1)
+            logits = torch.cat([self._gated_logits(leaves, images) for images in self._batches(chunks)], dim=1)
         values = self.payoff.smooth(logits.requires_grad_(), self.labels[rows], rows)
         pull = torch.autograd.grad(values.sum(), logits)[0]
         slopes = torch.zeros(len(leaves[0]), self.n, dtype=torch.float64)
-        for chunk, slope in zip(chunks, torch.split(pull, len(chunks[0]), dim=1), strict=True):
-            found = torch.autograd.grad(self._gated_logits(leaves, chunk), leaves, slope, materialize_grads=True)
+        for images, slope in zip(self._batches(chunks), torch.split(pull, len(chunks[0]), dim=1), strict=True):
+            found = torch.autograd.grad(self._gated_logits(leaves, images), leaves, slope, materialize_grads=True)
             slopes += torch.cat(found, dim=1).double().cpu()
         return slopes, values.detach().double().cpu()
 
-    def _logits(self, coalitions: Coalitions, rows: Indices) -> Iterator[Float[Tensor, "p b k"]]:
-        """Logits of the coalitions, as many at a time as fit into memory."""
-        start = 0
-        while start < len(coalitions):
-            gates = coalitions[start : start + BLOCK].to(self.means)
-            plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
-            yield torch.cat(
-                [
-                    self._engine.logits(self._batch(chunk), plan, self.means)
-                    for chunk in torch.split(rows, plan.examples)
-                ],
-                dim=1,
-            )
-            self.evaluations += plan.cost * len(rows) / self.n_examples
-            start += len(plan.gates)
+    def _payoffs(self, plan: Plan, rows: Indices) -> Payoffs:
+        """V of the coalitions of a plan; of each example only what V needs is kept."""
+        chunks = torch.split(rows, plan.examples)
+        parts = [
+            self.payoff.parts(self._engine.logits(images, plan, self.means), self.labels[chunk])
+            for images, chunk in zip(self._batches(chunks), chunks, strict=True)
+        ]
+        return self.payoff.total(torch.cat(parts, dim=1), self.labels[rows], rows).cpu()
 
-    def _gated_logits(self, leaves: list[Tensor], rows: Indices) -> Float[Tensor, "p b k"]:
-        return _gated_logits(self.forward, self.neurons, leaves, self.means, self._batch(rows))
+    def _gated_logits(self, leaves: list[Tensor], images: Tensor) -> Float[Tensor, "p b k"]:
+        return _gated_logits(self.forward, self.neurons, leaves, self.means, images)
 
-    def _batch(self, rows: Indices) -> Tensor:
-        return self.images[rows].contiguous(memory_format=self._layout)
+    def _batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
+        """The inputs of each vector of rows, as the network takes them fastest."""
+        for images in self.examples.batches(order):
+            yield images.contiguous(memory_format=self._layout)
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -211,34 +235,48 @@ class NeuronGame(Game):
         """Shared prefixes if the model can be traced and then answers as it does with hooks; else whole passes."""
         hooked = Hooked(self.forward, self.neurons)
         hooked.profile(self.model, few[:1])
-        replay = traced(self.model, self.neurons, self.forward) if share_prefixes else None
-        if replay is None:
+        if not share_prefixes:
             return hooked
         gates = torch.rand(3, self.n, generator=generator(0, "engine check")).round().to(self.means)
         try:
+            replay = traced(self.model, self.neurons, self.forward)
             replay.profile(few[:1])
             ours = replay.logits(few, replay.plan(gates, len(few), memory=2**62), self.means)
-        except (RuntimeError, NotImplementedError) as error:
-            log.info("whole forward passes are used, because the model cannot be followed step by step: %s", error)
+        except (Untraceable, RuntimeError, NotImplementedError) as error:
+            log.warning(
+                "Every coalition costs a whole forward pass, because the model cannot be followed step by step: %s. "
+                "Values are the same; estimators that flip neurons or walk permutations take several times as long.",
+                error,
+            )
             return hooked
         truth = torch.cat([hooked.logits(few, Plan(gate[None], len(few), 1.0), self.means) for gate in gates])
-        return replay if _close(ours, truth) else hooked
+        if _close(ours, truth):
+            return replay
+        log.warning(
+            "The model followed step by step answers differently from the model itself: logits of size %.3g differ by "
+            "up to %.3g. Whole forward passes are used, so values are right, but this is a defect of snv, or the model "
+            "computes something else each time it is called. Please report it.",
+            float(truth.abs().amax()),
+            float((ours - truth).abs().amax()),
+        )
+        return hooked
 
     @cached_property
     def _bytes_to_differentiate(self) -> int:
-        """What a backward pass keeps of one example."""
+        """What a backward pass keeps of one example, or the example itself, if that is larger."""
         kept: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:
-            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+            kept[tensor.data_ptr()] = _bytes(tensor)
             return tensor
 
         weights = {p.data_ptr() for p in [*self.model.parameters(), *self.model.buffers()]}
         leaves = [torch.ones(1, layer.n).to(self.means).requires_grad_() for layer in self.neurons.layers]
         hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        one = next(self._batches([torch.zeros(1, dtype=torch.long)]))
         with self._at_rest(), _frozen(self.model), hooks:
-            self._gated_logits(leaves, torch.zeros(1, dtype=torch.long))
-        return max(1, sum(size for place, size in kept.items() if place not in weights))
+            self._gated_logits(leaves, one)
+        return max(_bytes(one), sum(size for place, size in kept.items() if place not in weights))
 
 
 class Engine(Protocol):

@@ -62,14 +62,23 @@ class Payoff:
 
     def __call__(self, logits: Float[Tensor, "p b k"], labels: Labels, rows: Indices) -> Float[Tensor, " p"]:
         """V of p coalitions on the examples ``rows``, whose labels are ``labels``."""
+        return self.total(self.parts(logits, labels), labels, rows)
+
+    def parts(self, logits: Float[Tensor, "p b k"], labels: Labels) -> Float[Tensor, "p b *k"]:
+        """All that V needs of some examples: one number each, or their logits if terms looks at all at once."""
         logits = logits.double()
         if self.scalar:
-            return torch.stack([self.terms(part, labels) for part in logits])
-        terms = self.terms(logits.flatten(0, 1), labels.repeat(len(logits))).view(len(logits), -1)
+            return logits
+        return self.terms(logits.flatten(0, 1), labels.repeat(len(logits))).view(len(logits), -1)
+
+    def total(self, parts: Float[Tensor, "p b *k"], labels: Labels, rows: Indices) -> Float[Tensor, " p"]:
+        """V from the parts of all examples."""
+        if self.scalar:
+            return torch.stack([self.terms(part, labels) for part in parts])
         if self.groups is None:
-            return terms.mean(1)
+            return parts.mean(1)
         groups = self.groups[rows]
-        scores = torch.stack([terms[:, groups == group].mean(1) for group in torch.unique(groups)])
+        scores = torch.stack([parts[:, groups == group].mean(1) for group in torch.unique(groups)])
         return -(scores.amax(0) - scores.amin(0))
 
 

@@ -183,13 +183,17 @@ class Replay:
         return self.steps[node].bytes if node in self.steps else 0
 
 
-def traced(model: nn.Module, neurons: Neurons, forward: Forward | None = None) -> Replay | None:
-    """The model as steps, or None if Python code in it depends on the data or hides a layer of players."""
+class Untraceable(Exception):  # noqa: N818 - an answer, not a mistake
+    """Why a model cannot be followed step by step."""
+
+
+def traced(model: nn.Module, neurons: Neurons, forward: Forward | None = None) -> Replay:
+    """The model as steps; `Untraceable` if Python code in it depends on the data or hides a layer of players."""
     root = _Root(model, forward or model)
     try:
         return Replay(root, graph_of(root), neurons)
-    except Exception:  # tracing runs the model's own code, which may fail in any way on a value that is no tensor
-        return None
+    except Exception as error:  # tracing runs the model's own code, which may fail in any way on a value no tensor
+        raise Untraceable(f"{type(error).__name__}: {str(error).strip().rstrip('.')}") from error
 
 
 class _Root(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from jaxtyping import Float64, Int64
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+Told: TypeAlias = dict[str, Any]
 HORIZON = 200.0  # time-uniform radii are tightest around this many observations
 
 
@@ -59,8 +60,14 @@ class Valuation:
     @property
     def efficiency_ratio(self) -> float:
         """Σφ̂ / (V(M) − V(∅)): 1 if efficiency holds; far from 1 it warns of bias (or of V(M) = V(∅))."""
-        gain = self.v_all - self.v_none
-        return float(self.values.sum()) / gain if gain else math.nan
+        return efficiency_ratio(self.values, self.v_all, self.v_none)
+
+    @property
+    def told(self) -> Told:
+        """What the valuation says of itself, without the values."""
+        return told(
+            self.method, self.values, (self.v_all, self.v_none), self.evaluations, self.stopped, self.certificate
+        )
 
     @property
     def efficiency_residual(self) -> float:
@@ -164,6 +171,26 @@ class Valuation:
         if self.layers is not None:
             columns["layer"] = list(self.layers)
         return pd.DataFrame(columns, index=None if self.names is None else pd.Index(self.names, name="player"))
+
+
+def efficiency_ratio(values: Vector, v_all: float, v_none: float) -> float:
+    """Σφ̂ / (V(M) − V(∅))."""
+    gain = v_all - v_none
+    return float(values.sum()) / gain if gain else math.nan
+
+
+def told(
+    estimator: str, values: Vector, ends: tuple[float, float] | None, evaluations: float, stopped: str, certificate: str
+) -> Told:
+    """What is kept of a valuation besides its values; without ``ends``, V(M) and V(∅), there is no ratio."""
+    ratio = math.nan if ends is None else efficiency_ratio(values, *ends)
+    return {
+        "estimator": estimator,
+        "evaluations": evaluations,
+        "efficiency_ratio": ratio if math.isfinite(ratio) else None,
+        "stopped": stopped,
+        "certificate": certificate,
+    }
 
 
 def midpoint(values: Vector, k: int) -> float:

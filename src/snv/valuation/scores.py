@@ -10,6 +10,8 @@ from snv.errors import UserError
 from snv.neurons import Neurons
 from snv.seeding import generator
 from snv.shapes import Values
+from snv.valuation.ablation import mean_of_responses
+from snv.valuation.examples import in_batches
 from snv.valuation.neuron_game import NeuronGame
 
 N_FISHER = 128
@@ -53,26 +55,13 @@ def fisher(game: NeuronGame, seed: int) -> Values:
 
 def activation(game: NeuronGame, seed: int) -> Values:
     """The mean size of a neuron's response, relative to its layer's mean (Hu et al. 2016 count the zeros)."""
-    sums = torch.zeros(game.n, dtype=torch.float64)
-
-    def add(start: int, responses: torch.Tensor) -> None:
-        sizes = responses.detach().abs().double().transpose(0, 1).flatten(1).mean(1)
-        sums[start : start + len(sizes)] += sizes.cpu()
-
-    hooks = [
-        layer.module.register_forward_hook(lambda _m, _i, out, start=layer.start: add(start, out))
-        for layer in game.neurons.layers
-    ]
-    try:
-        with torch.no_grad():
-            for images in game.images.split(256):
-                game.forward(images)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return _relative_to_layer(sums, game.neurons)
+    batches = game.examples.batches(in_batches(game.n_examples))
+    sizes = mean_of_responses(game.model, game.neurons, batches, torch.abs, game.forward)
+    by_neuron = [sizes[layer.responses].view(layer.n, -1).mean(1) for layer in game.neurons.layers]
+    return _relative_to_layer(torch.cat(by_neuron), game.neurons)
 
 
+NEED_GRADIENT = frozenset({"taylor", "fisher"})
 SCORES: dict[str, Callable[[NeuronGame, int], Values]] = {
     "random": random,
     "filter-norm": filter_norm,

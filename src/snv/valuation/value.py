@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from snv.neurons import Neurons, evaluating, find_neurons
 from snv.valuation.agreement import Number
 from snv.valuation.budget import Budget, Progress
 from snv.valuation.estimate import estimate, estimator, forecast
+from snv.valuation.examples import Data, examples_of
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
 from snv.valuation.result import Valuation
@@ -27,9 +28,6 @@ log = logging.getLogger(__name__)
 
 TIMED = 32
 """Examples on which the time of a forward pass is measured."""
-
-Data: TypeAlias = Any
-"""A pair of tensors (inputs, labels), or anything that yields such pairs: a `Dataset`, a `DataLoader`, a list."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,13 @@ class Bill:
     forward_passes: float  # of single examples
     macs: float
     seconds: float  # from V(all) timed on a few examples
+    engine: str  # how coalitions are evaluated: shared prefixes, or whole forward passes
 
     def __str__(self) -> str:
         return (
             f"{self.method}: {self.neurons:,} neurons, at most {self.evaluations:,.0f} evaluations on "
             f"{self.examples:,} examples = {self.forward_passes:,.0f} forward passes, {self.macs / 1e9:,.1f} G "
-            f"multiply-accumulates, about {spoken(self.seconds)}"
+            f"multiply-accumulates, about {spoken(self.seconds)}; coalitions by {self.engine}"
         )
 
 
@@ -76,6 +75,8 @@ def value_neurons(
     """The Shapley value of every filter and hidden unit of ``model``, in the game V(S) = payoff with only S active.
 
     A neuron outside S is held at its mean response over ``data``; nothing is trained and the model is left as it was.
+    Examples of a `Dataset`, also of one behind a `DataLoader`, are read when they are needed and not kept, so their
+    number does not matter to memory.
     ``settings`` are those of the estimator (`snv.valuation.ESTIMATORS`), e.g. ``draws=64`` of ``gradient``. The bill is
     given to ``announce`` (or logged) before anything is spent; ``max_evaluations`` and ``max_seconds`` end the
     estimation early, with the estimate so far and the reason in ``stopped``.
@@ -99,9 +100,10 @@ def neuron_game(
     memory: int | None = None,
 ) -> NeuronGame:
     """The game of a network's neurons on some data."""
-    images, labels = as_tensors(data, _device(model))
+    images, labels = examples_of(data, _device(model))
     if neurons is None:
-        neurons = find_neurons(model, images[:2], include=include, exclude=exclude, forward=forward)
+        few = next(images.batches([torch.arange(min(2, len(images)))]))
+        neurons = find_neurons(model, few, include=include, exclude=exclude, forward=forward)
     if neurons.n == 0:
         raise UserError(
             "No neurons were found: the model has no convolution or linear layer besides its classifier head, or all "
@@ -129,29 +131,18 @@ def bill(game: NeuronGame, method: str, **settings: Any) -> Bill:
         forward_passes=forward_passes,
         macs=forward_passes * _macs_per_example(game),
         seconds=seconds * evaluations,
+        engine=game.engine,
     )
 
 
 def _macs_per_example(game: NeuronGame) -> float:
     with evaluating(game.model), torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        game.forward(game.images[:1])
+        game.forward(next(game.examples.batches([torch.zeros(1, dtype=torch.long)])))
     return float(counter.get_total_flops()) / 2
 
 
 def log_bill(found: Bill) -> None:
     log.info("%s", found)
-
-
-def as_tensors(data: Data, device: torch.device) -> tuple[Tensor, Tensor]:
-    """All inputs and all labels, on the model's device."""
-    if isinstance(data, tuple | list) and len(data) == 2 and all(isinstance(part, Tensor) for part in data):
-        images, labels = data
-    else:
-        images, labels = _collected(data)
-    if not torch.isfinite(images).all():
-        bad = int((~torch.isfinite(images)).flatten(1).any(1).nonzero()[0])
-        raise UserError(f"Example {bad} holds values that are not numbers (NaN or infinity). Repair or remove it.")
-    return images.to(device), labels.to(device)
 
 
 def spoken(seconds: float) -> str:
@@ -160,27 +151,6 @@ def spoken(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds:.1f} seconds"
-
-
-def _collected(data: Any) -> tuple[Tensor, Tensor]:
-    """Batches of a loader joined, or single examples of a dataset stacked."""
-    images, labels = [], []
-    count = len(data) if hasattr(data, "__len__") else None  # a Dataset may have no end when iterated
-    items = (data[i] for i in range(count)) if hasattr(data, "__getitem__") and count is not None else iter(data)
-    for item in items:
-        try:
-            x, y = item
-        except (TypeError, ValueError):
-            raise UserError(
-                f"The data should be pairs (inputs, labels); found {type(item).__name__}. Give two tensors, or a "
-                "Dataset or DataLoader that yields pairs."
-            ) from None
-        single = not (isinstance(y, Tensor) and y.ndim)
-        images.append(x[None] if single else x)
-        labels.append(torch.as_tensor(y).reshape(-1))
-    if not images:
-        raise UserError("The data are empty; valuing neurons needs some examples with labels.")
-    return torch.cat(images), torch.cat(labels)
 
 
 def _device(model: nn.Module) -> torch.device:
