@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
-TRAINING_TESTS := tests/training tests/learners tests/test_compact.py tests/test_before.py
+TRAINING_TESTS := tests/training tests/learners tests/subnetworks tests/test_before.py
 
-.PHONY: install demo test test-avx2 test-all check lint types bench clean
+.PHONY: install demo test test-avx2 test-all check lint types bench shape clean
 
 install: $(STAMP)
 
@@ -46,6 +46,10 @@ bench: install
 	$(BIN)/python benchmarks/compact.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/busy.py
+
+# Figures that say whether the library can still be read.
+shape: install
+	$(BIN)/python tools/shape.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build

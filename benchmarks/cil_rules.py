@@ -16,10 +16,9 @@ from pathlib import Path
 
 import torch
 
-from snv.inference import RULES
-from snv.protocol.directory import RunDirectory
-from snv.protocol.value import open_run
-from snv.training.loop import Surroundings, prepared
+from snv.runs import RunDirectory, open_run
+from snv.subnetworks import RULES
+from snv.training import Surroundings, prepared
 
 
 def right(path: Path) -> dict[str, float]:

@@ -15,12 +15,9 @@ import time
 
 import torch
 
-from snv.compact import compact
-from snv.masks import select
-from snv.networks import build_network
-from snv.neurons import find_neurons
-from snv.subnetwork import Subnetwork, masked, norm_of, norm_state, silenced
-from snv.valuation.ablation import mean_responses
+from snv.networks import build_network, norm_state
+from snv.neurons import find_neurons, mean_responses
+from snv.subnetworks import Subnetwork, compact, masked, norm_of, select, silenced
 
 SHAPE = (3, 32, 32)
 

@@ -19,10 +19,9 @@ import torch
 
 from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays
-from snv.learners import LEARNERS, Setting
-from snv.learners.base import learn_task
+from snv.learners import LEARNERS, Setting, learn_task
 from snv.networks import build_network
-from snv.training.loop import Surroundings, Training
+from snv.training import Surroundings, Training
 
 CPU = torch.device("cpu")
 MINI = Path(__file__).parents[1] / "configs" / "mini-til.toml"

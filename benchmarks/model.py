@@ -26,9 +26,7 @@ import onnxruntime
 import torch
 from torch import nn
 
-from snv.data.pictures import decoded, picture_files
-from snv.export import export_onnx
-from snv.model import Model, Standardised
+from snv.model import Model, Standardised, decoded, export_onnx, picture_files
 
 PER_TASK = 150_000
 MEASURED = """

@@ -24,12 +24,10 @@ import torch
 from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays, load_source
 from snv.errors import UserError
-from snv.learners import LEARNERS, Setting
-from snv.learners.base import learn_task
+from snv.learners import LEARNERS, Setting, learn_task
 from snv.networks import build_network
-from snv.protocol.meter import Meter
-from snv.training.loop import Surroundings, Training
-from snv.training.stage import Batch, Stage
+from snv.runs import Meter
+from snv.training import Batch, Stage, Surroundings, Training
 
 CPU = torch.device("cpu")
 MINI = Path(__file__).parents[1] / "configs" / "mini-til.toml"

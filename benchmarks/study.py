@@ -24,7 +24,7 @@ from snv.config import load_config
 from snv.errors import UserError
 from snv.files import write_json, write_text
 from snv.learners import LEARNERS
-from snv.protocol.run import run
+from snv.runs import run
 
 
 def runs(options: argparse.Namespace):

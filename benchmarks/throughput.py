@@ -21,9 +21,7 @@ import torch.nn.functional as F
 from snv.data import Preprocess, TaskStream, from_arrays
 from snv.learners import SGD, Setting
 from snv.networks import build_network
-from snv.training.loop import EVALUATION_BATCH, Surroundings, Training
-from snv.training.settings import TrainSettings
-from snv.training.stage import Stage
+from snv.training import EVALUATION_BATCH, Stage, Surroundings, Training, TrainSettings
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

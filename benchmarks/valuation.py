@@ -37,17 +37,25 @@ from torch import Tensor, nn
 
 from snv.data import Preprocess, TaskStream, load_source
 from snv.errors import UserError
-from snv.networks import build_network
-from snv.networks.head import Specialist
+from snv.networks import Specialist, build_network
 from snv.seeding import generator
-from snv.valuation.agreement import relative_error, spearman, top_k_precision
-from snv.valuation.budget import Budget
-from snv.valuation.estimate import ESTIMATORS, estimate
-from snv.valuation.game import Game
-from snv.valuation.hybrid import coalitions_by_size
-from snv.valuation.known_games import Airport, KnownGame, Quadratic, Unanimity, saturating, voting
-from snv.valuation.neuron_game import NeuronGame
-from snv.valuation.value import value_neurons
+from snv.shapley import (
+    ESTIMATORS,
+    Airport,
+    Budget,
+    Game,
+    KnownGame,
+    Quadratic,
+    Unanimity,
+    coalitions_by_size,
+    estimate,
+    relative_error,
+    saturating,
+    spearman,
+    top_k_precision,
+    voting,
+)
+from snv.valuation import NeuronGame, value_neurons
 
 mpl.use("Agg")
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import snv
-from snv.valuation.ablation import ablated
-from snv.valuation.value import neuron_game
+from snv.neurons import ablated
+from snv.valuation import neuron_game
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from snv.valuation.known_games import KNOWN_GAMES
+from snv.shapley.known_games import KNOWN_GAMES
 from snv.valuation.neuron_game import NeuronGame
 
 PATH = Path(__file__).parents[1] / "benchmarks" / "valuation.py"

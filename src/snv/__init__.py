@@ -9,19 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snv.classifier import SNVClassifier
     from snv.config import RunConfig, load_config
     from snv.data import Preprocess, Task, TaskStream, from_arrays, load_source
     from snv.errors import UserError
     from snv.learners import LEARNERS, Learner
-    from snv.model import Model
+    from snv.model import Model, SNVClassifier
     from snv.networks import build_network
-    from snv.protocol.directory import load_record
-    from snv.protocol.record import Record
-    from snv.protocol.run import run
-    from snv.protocol.value import value_run
-    from snv.valuation.result import Valuation
-    from snv.valuation.value import value_neurons
+    from snv.runs import Record, load_record, value_run
+    from snv.runs.run import run
+    from snv.shapley import Valuation
+    from snv.valuation import value_neurons
 
 __version__ = "0.1.0"
 
@@ -48,19 +45,15 @@ __all__ = [
 ]
 
 _HOME = {
-    "snv.classifier": ("SNVClassifier",),
-    "snv.model": ("Model",),
+    "snv.model": ("Model", "SNVClassifier"),
     "snv.config": ("RunConfig", "load_config"),
     "snv.data": ("Preprocess", "Task", "TaskStream", "from_arrays", "load_source"),
     "snv.errors": ("UserError",),
     "snv.learners": ("LEARNERS", "Learner"),
     "snv.networks": ("build_network",),
-    "snv.protocol.directory": ("load_record",),
-    "snv.protocol.record": ("Record",),
-    "snv.protocol.run": ("run",),
-    "snv.protocol.value": ("value_run",),
-    "snv.valuation.result": ("Valuation",),
-    "snv.valuation.value": ("value_neurons",),
+    "snv.runs": ("Record", "load_record", "run", "value_run"),
+    "snv.shapley": ("Valuation",),
+    "snv.valuation": ("value_neurons",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from snv.errors import UserError, unknown
 from snv.learners import LEARNERS, Scenario
-from snv.training.settings import TrainSettings
+from snv.training import TrainSettings
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def test_the_demo_shows_every_quick_method_in_every_scenario_it_can_do(monkeypat
 
 
 def test_runs_side_by_side_give_the_records_of_runs_one_after_the_other(tmp_path):
-    from snv.protocol.run import run
+    from snv.runs.run import run
 
     jobs = [job(tmp_path / method, f"method={method}") for method in ("sgd", "joint", "lwf")]
     told = []

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from drawn import FISH, TREES, contents, draw, make_pictures, taught_model, three_folders
-from snv import Model, store
+from snv import Model
 from snv.cli.main import main
+from snv.model import store
 
 FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["pytest", "snv.cli.main", "snv.model"])

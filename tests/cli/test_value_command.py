@@ -25,7 +25,7 @@ def test_a_run_is_valued_and_the_result_saved(cli, run, method):
     assert found["names"][0].startswith("body.")
     assert len(found["values"]) == found["neurons"] == len(found["names"])
     assert len(found["top_k"]) == found["k"]
-    from snv.valuation.result import Valuation
+    from snv.shapley.result import Valuation
 
     assert Valuation.load(found["file"]).values.tolist() == pytest.approx(found["values"])
 

@@ -13,8 +13,8 @@ from toy import around, learn, make, toy_stream
 from snv.config import load_config
 from snv.files import cloned
 from snv.learners.joint import losses_by_own_head
-from snv.protocol.evaluate import accuracy
-from snv.protocol.run import run
+from snv.runs.evaluate import accuracy
+from snv.runs.run import run
 
 
 @pytest.mark.parametrize("scenario", ["til", "cil"])

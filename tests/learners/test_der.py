@@ -16,8 +16,8 @@ from snv.errors import UserError
 from snv.files import cloned
 from snv.learners.der import DER, DERConfig, label_loss, logit_loss, stored_columns
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
-from snv.protocol.meter import Meter
+from snv.runs.evaluate import accuracy
+from snv.runs.meter import Meter
 from snv.training.loop import Surroundings, Training, make_optimizer
 from snv.training.stage import Batch
 

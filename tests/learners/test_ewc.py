@@ -11,14 +11,14 @@ from test_learner_contract import assert_same
 from torch import nn
 from toy import around, learn, make, toy_stream
 
+from snv.components.penalty import weighted_distance
 from snv.data import TaskStream, load_source
 from snv.errors import UserError
 from snv.files import cloned
 from snv.learners.ewc import EWC, answer_weights, squared_gradients
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
+from snv.runs.evaluate import accuracy
 from snv.training.loop import epoch_order
-from snv.training.pull import weighted_distance
 from snv.training.stage import Batch
 
 

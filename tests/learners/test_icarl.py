@@ -10,12 +10,12 @@ import torch
 from test_learner_contract import assert_same
 from toy import around, learn, make, toy_stream
 
+from snv.components.replay import Joined
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
 from snv.learners.icarl import ICaRLConfig, class_means, nearness, targets
-from snv.protocol.evaluate import accuracy
+from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
-from snv.training.memory import Joined
 
 SCENARIOS = pytest.mark.parametrize("scenario", ["til", "cil"])
 

@@ -12,7 +12,7 @@ from toy import around, learn, make, toy_stream
 from snv.files import cloned, load_state, save_state
 from snv.learners import LEARNERS
 from snv.networks.head import bytes_of
-from snv.protocol.evaluate import accuracy
+from snv.runs.evaluate import accuracy
 
 CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.scenarios]
 pytestmark = pytest.mark.parametrize(("name", "scenario"), CASES, ids=[f"{n}-{s}" for n, s in CASES])

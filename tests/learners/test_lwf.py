@@ -16,7 +16,7 @@ from snv.errors import UserError
 from snv.files import cloned
 from snv.learners.lwf import LwF, distillation
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
+from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
 from snv.training.stage import Batch
 

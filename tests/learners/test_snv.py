@@ -12,13 +12,13 @@ from toy import around, learn, make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
-from snv.inference import RULES
 from snv.learners.snv import sample_of_all
-from snv.masks import own_weights
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
+from snv.neurons.wiring import own_weights
+from snv.runs.evaluate import accuracy
+from snv.shapley.estimate import estimate
+from snv.subnetworks.rules import RULES
 from snv.training.loop import Training
-from snv.valuation.estimate import estimate
 from snv.valuation.scores import SCORES
 
 
@@ -170,7 +170,7 @@ def test_no_weight_of_a_frozen_neuron_moves():
 
 
 def test_the_compact_specialist_answers_like_the_certified_masked_network():
-    from snv.subnetwork import masked
+    from snv.subnetworks.subnetwork import masked
 
     learner, stream = learned()
     learner.network.eval()
@@ -408,7 +408,7 @@ def test_on_another_kind_of_machine_answers_may_differ_in_the_last_bits(monkeypa
     learner, _ = learned(2)
     learner.certificates[0] = dataclasses.replace(learner.certificates[0], logits="others")
     assert learner.changed() == [0]
-    monkeypatch.setattr("snv.subnetwork.machine_of", lambda _: "another")
+    monkeypatch.setattr("snv.subnetworks.certificate.machine_of", lambda _: "another")
     assert learner.changed() == []
     with torch.no_grad():
         own_weights(learner.neurons)[0].tensor[learner.subnetworks[0].mask] += 1
@@ -485,8 +485,8 @@ def test_neurons_held_at_their_means_keep_whole_rows():
 
 
 def test_a_silent_neuron_is_exactly_zero_to_those_who_read_it_and_nothing_is_folded():
-    from snv.compact import Shifted
-    from snv.subnetwork import masked
+    from snv.subnetworks.cutting import Shifted
+    from snv.subnetworks.subnetwork import masked
 
     stream = toy_stream()
     learner = normed(make("snv", "til", stream))

@@ -12,11 +12,11 @@ from toy import around, learn, make, toy_stream
 from snv.errors import UserError
 from snv.files import load_state, save_state
 from snv.learners.snv_paper import SNVPaper
-from snv.masks import own_weights
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
+from snv.neurons.wiring import own_weights
+from snv.runs.evaluate import accuracy
+from snv.shapley import bandit
 from snv.training.loop import Training
-from snv.valuation import bandit
 from snv.valuation.neuron_game import NeuronGame
 
 QUICK = {"permutations": 3, "burn_in": 2}

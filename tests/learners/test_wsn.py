@@ -17,7 +17,7 @@ from snv.files import cloned
 from snv.learners.wsn import WSN, Winning, packed, unpacked, winners
 from snv.metrics.transfer import backward_transfer
 from snv.networks import build_network
-from snv.protocol.evaluate import accuracy
+from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
 
 

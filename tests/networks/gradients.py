@@ -10,10 +10,10 @@ import sys
 import torch
 from torch import Tensor, nn
 
-from snv.compact import compact
-from snv.model import OwnBody
+from snv.model.model import OwnBody
 from snv.networks import build_network
-from snv.neurons import find_neurons
+from snv.neurons.find import find_neurons
+from snv.subnetworks.cutting import compact
 
 WIDEST = 17
 SHAPE = (3, 12, 12)

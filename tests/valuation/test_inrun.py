@@ -11,7 +11,7 @@ from torch.optim import SGD, Adam
 from snv.errors import UserError
 from snv.files import load_state, save_state
 from snv.networks import build_network
-from snv.neurons import find_neurons
+from snv.neurons.find import find_neurons
 from snv.valuation.inrun import CarriedValues, LearnedValues
 
 SHAPE = (1, 6, 6)

@@ -7,10 +7,10 @@ from torch import nn
 
 from snv.errors import UserError
 from snv.networks import build_network
-from snv.neurons import find_neurons
-from snv.valuation.ablation import ablated
-from snv.valuation.exact import ExactSettings, exact
-from snv.valuation.game import Game
+from snv.neurons.find import find_neurons
+from snv.neurons.gates import ablated
+from snv.shapley.exact import ExactSettings, exact
+from snv.shapley.game import Game
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import PAYOFFS
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from snv.networks import build_network
-from snv.valuation.game import Game
+from snv.shapley.game import Game
 from snv.valuation.neuron_game import NeuronGame
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from snv.errors import UserError
 from snv.networks import build_network
-from snv.neurons import find_neurons
+from snv.neurons.find import find_neurons
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.scores import SCORES
 

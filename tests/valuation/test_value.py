@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import snv
 from snv.errors import UserError
 from snv.files import cloned
-from snv.valuation.plots import PLOTS, save_plots
-from snv.valuation.result import Valuation
+from snv.shapley.plots import PLOTS, save_plots
+from snv.shapley.result import Valuation
 from snv.valuation.value import Bill, spoken
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -24,10 +24,10 @@ def demo(
     seed: Annotated[int, typer.Option(help="Another seed, another class order.")] = 0,
 ) -> None:
     """Every method on five tasks of handwritten digits, in both scenarios: a table and a picture."""
-    from snv.analysis.matrices import save_matrices
     from snv.cli.output import say, say_metrics
     from snv.cli.progress import Bar
     from snv.cli.side_by_side import run_all
+    from snv.report import save_matrices
 
     say("Ten handwritten digits arrive as five tasks of two. TIL: the task is known at test time. CIL: it is not.\n")
     with Bar(counted=True) as bar:

@@ -35,8 +35,8 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
 
     import torch
 
-    from snv.data.locate import cache_dir
-    from snv.protocol.environment import describe, resolve_device, resolve_precision
+    from snv.data import cache_dir
+    from snv.runs import describe, resolve_device, resolve_precision
 
     cache = cache_dir()
     device = resolve_device("auto")
@@ -61,12 +61,12 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
 
 def gradients() -> tuple[str, list[str]]:
     """Whether this processor differentiates right, and a sentence for every kind of layer with which it does not."""
-    from snv.networks.soundness import AROUND, TOLERANCE, examined, problems
+    from snv.networks import soundness
 
-    found = examined()
-    if wrong := problems(found):
+    found = soundness.examined()
+    if wrong := soundness.problems(found):
         return "wrong", wrong
-    if found[AROUND] < TOLERANCE:
+    if found[soundness.AROUND] < soundness.TOLERANCE:
         return "right", []
     return (
         "right (PyTorch's own are wrong here for 1x1 convolutions with a stride and few channels; snv avoids them)",

@@ -76,8 +76,7 @@ def estimators() -> list[dict[str, Any]]:
     """Of Shapley values, then values that come with training, then simple scores to compare with."""
     import dataclasses
 
-    from snv.valuation import ESTIMATORS, inrun
-    from snv.valuation.scores import NEED_GRADIENT, SCORES
+    from snv.valuation import ESTIMATORS, NEED_GRADIENT, SCORES, inrun
 
     promises = ("promise", "unbiased", "intervals", "certifies", "needs_gradient")
     shapley = [

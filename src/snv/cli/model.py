@@ -50,9 +50,8 @@ def learn(
 
     from snv.cli.output import say, say_json
     from snv.cli.progress import Bar
-    from snv.data.folder import list_classes
-    from snv.model import Model
-    from snv.store import Store
+    from snv.data import list_classes
+    from snv.model import Model, Store
 
     if epochs is not None and epochs < 1:
         raise UserError(f"--epochs is at least 1; got {epochs}.")
@@ -166,8 +165,7 @@ def verify(model: ModelPath, as_json: AsJson = False) -> None:
     import dataclasses
 
     from snv.cli.output import say, say_json
-    from snv.model import Model
-    from snv.store import Store
+    from snv.model import Model, Store
 
     store = Store(model)
     if not store.exists() and not any(model.glob("*.safetensors")):
@@ -202,8 +200,8 @@ def plan(
 ) -> None:
     """How many more tasks fit, in a model or in a network of so many neurons."""
     from snv.cli.output import say, say_json
-    from snv.planner import plan as planned
-    from snv.planner import tasks_that_fit
+    from snv.subnetworks import plan as planned
+    from snv.subnetworks import tasks_that_fit
 
     if (model is None) == (neurons is None):
         raise UserError("Give either --model or --neurons, so that there is something to plan for.")
@@ -256,8 +254,7 @@ def export(
     import torch
 
     from snv.cli.output import say, say_json
-    from snv.export import check_export, export_onnx, export_program
-    from snv.model import Model
+    from snv.model import Model, check_export, export_onnx, export_program
 
     kinds = {"onnx": (export_onnx, ".onnx"), "torch-export": (export_program, ".pt2")}
     if kind not in kinds:

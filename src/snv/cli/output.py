@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from snv.protocol.record import Record
+    from snv.runs import Record
 
 
 def say(text: str = "") -> None:

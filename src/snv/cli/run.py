@@ -10,7 +10,7 @@ import typer
 from snv.errors import UserError
 
 if TYPE_CHECKING:
-    from snv.protocol.record import Record
+    from snv.runs import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +37,7 @@ def run(
     from snv.cli.output import say, say_json, say_matrix, say_metrics
     from snv.cli.progress import Bar
     from snv.config import load_config
-    from snv.protocol.run import run as run_method
+    from snv.runs import run as run_method
 
     path, overrides = split_arguments(settings or [])
     flags = {

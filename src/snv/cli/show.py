@@ -10,7 +10,7 @@ import typer
 from snv.errors import UserError
 
 if TYPE_CHECKING:
-    from snv.protocol.record import Record
+    from snv.runs import Record
 
 
 def register(app: typer.Typer) -> None:
@@ -24,12 +24,12 @@ def show(
 ) -> None:
     """Accuracy matrix, metrics and cost of finished and unfinished runs."""
     from snv.cli.output import as_lines, say, say_json, say_matrix, say_metrics
-    from snv.protocol.directory import load_record
+    from snv.runs import load_record
 
     paths = [path for directory in directories for path in runs_in(directory)]
     records = [load_record(path) for path in paths]
     if picture is not None:
-        from snv.analysis.matrices import save_matrices
+        from snv.report import save_matrices
 
         save_matrices(records, picture)
     if as_json:

@@ -12,10 +12,7 @@ from pathlib import Path
 
 from snv.config import RunConfig
 from snv.errors import Interrupted, UserError
-from snv.protocol.directory import RunDirectory, load_record
-from snv.protocol.interrupts import Interrupts
-from snv.protocol.record import Record
-from snv.protocol.run import Progress, run
+from snv.runs import Interrupts, Progress, Record, RunDirectory, load_record, run
 
 Job = tuple[RunConfig, Path]
 """A run, and its directory."""

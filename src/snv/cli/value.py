@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from snv.valuation.result import Valuation
+    from snv.shapley import Valuation
 
 
 def register(app: typer.Typer) -> None:
@@ -41,8 +41,8 @@ def value(
     from snv.cli.progress import Bar
     from snv.config import parse_setting
     from snv.errors import UserError
-    from snv.protocol.value import value_run
-    from snv.valuation.result import Valuation
+    from snv.runs import value_run
+    from snv.shapley import Valuation
 
     moment = "" if after is None else f"-after-{after}"
     path = out or run / "values" / f"task-{task:03d}{moment}-{method}.safetensors"
@@ -67,7 +67,7 @@ def value(
         )
     found.save(path)
     if plots:
-        from snv.valuation.plots import save_plots
+        from snv.shapley import save_plots
 
         save_plots(found, path.with_suffix(""))
     if as_json:

@@ -9,7 +9,10 @@ from pathlib import Path
 from snv.data import cifar, digits, folder, imagenet, mnist, tiny_imagenet
 from snv.data.arrays import from_arrays
 from snv.data.augment import Preprocess
-from snv.data.locate import Options, Progress, silent
+from snv.data.folder import is_picture, list_classes
+from snv.data.images import bytes_from_unit, decode, squared
+from snv.data.locate import Options, Progress, cache_dir, silent
+from snv.data.split import split_indices
 from snv.data.task import InMemory, Source, Split, Task, TaskStream
 from snv.errors import UserError, unknown
 
@@ -22,9 +25,16 @@ __all__ = [
     "Split",
     "Task",
     "TaskStream",
+    "bytes_from_unit",
+    "cache_dir",
+    "decode",
     "from_arrays",
     "is_permuted",
+    "is_picture",
+    "list_classes",
     "load_source",
+    "split_indices",
+    "squared",
 ]
 
 

@@ -1,6 +1,6 @@
 """The catalogue of methods, on one screen."""
 
-from snv.learners.base import SCENARIOS, Learner, Scenario, Setting
+from snv.learners.base import SCENARIOS, Learner, Scenario, Setting, learn_stages, learn_task
 from snv.learners.der import DER
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
@@ -10,6 +10,7 @@ from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
 from snv.learners.snv import SNV
+from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_paper import SNVPaper
 from snv.learners.wsn import WSN
 
@@ -41,7 +42,10 @@ __all__ = [
     "Joint",
     "Learner",
     "LwF",
+    "SNVConfig",
     "SNVPaper",
     "Scenario",
     "Setting",
+    "learn_stages",
+    "learn_task",
 ]

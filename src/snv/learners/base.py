@@ -11,16 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.data.augment import Preprocess
-from snv.data.task import Split, Task
+from snv.data import Preprocess, Split, Task
 from snv.files import State, bytes_in
-from snv.networks.head import Network, bytes_of
+from snv.networks import Network, bytes_of
 from snv.shapes import Images, Labels, Logits
-from snv.training.loop import Surroundings, Training, descend
-from snv.training.settings import TrainSettings
-from snv.training.stage import Batch, Stage
-from snv.valuation.examples import OfSplit
-from snv.valuation.result import Told
+from snv.shapley import Told
+from snv.training import Batch, Stage, Surroundings, Training, TrainSettings, descend
+from snv.valuation import OfSplit
 
 Scenario = Literal["til", "cil"]
 SCENARIOS: tuple[Scenario, ...] = ("til", "cil")

@@ -11,13 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool
 from torch import Tensor
 
+from snv.components import Reservoir, buffer_size, check_buffer
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Scenario, Setting
 from snv.shapes import Images, Labels, Logits, Pixels
-from snv.training.loop import descend
-from snv.training.memory import Reservoir, buffer_size, check_buffer
-from snv.training.stage import Batch
+from snv.training import Batch, descend
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,16 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.data.task import Task
+from snv.components import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import bytes_of
+from snv.networks import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
 from snv.shapes import Images, Labels, Logits
-from snv.training.loop import EVALUATION_BATCH
-from snv.training.pull import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
-from snv.training.stage import Batch
+from snv.training import EVALUATION_BATCH, Batch
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,14 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from snv.data.task import Split, Task
+from snv.components import Exemplars, Joined, buffer_size, check_buffer, exemplars_per_class, herd
+from snv.data import Split, Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import Network, bytes_of, frozen_copy
+from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
-from snv.training.loop import EVALUATION_BATCH
-from snv.training.memory import Exemplars, Joined, buffer_size, check_buffer, exemplars_per_class, herd
-from snv.training.stage import Batch, Stage
+from snv.training import EVALUATION_BATCH, Batch, Stage
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from snv.data.task import Task
+from snv.data import Task
 from snv.files import State, cloned
 from snv.learners.base import Learner, Setting
 from snv.shapes import Images, Labels, Logits
-from snv.training.stage import Stage
+from snv.training import Stage
 
 
 def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> Tensor:

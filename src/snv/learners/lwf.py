@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.data.task import Task
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import Network, bytes_of, frozen_copy
+from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Images, Logits
-from snv.training.stage import Batch, Stage
+from snv.training import Batch, Stage
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.data.task import Task
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State, bytes_in
-from snv.flow import MAPS
 from snv.learners.base import Learner, Scenario, Setting
-from snv.networks.body import Body
-from snv.networks.head import Network, bytes_of
-from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
+from snv.networks import MAPS, Body, Imitator, Network, Patches, answers, bytes_of, own_answers, patches
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
-from snv.training.loop import descend
-from snv.training.stage import Batch, Stage
+from snv.training import Batch, Stage, descend
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from snv.data.task import Task
+from snv.components import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.networks.head import bytes_of
-from snv.training.pull import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
-from snv.training.stage import Batch
+from snv.networks import bytes_of
+from snv.training import Batch
 
 
 @dataclass(frozen=True)

@@ -12,48 +12,51 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.compact import Compact, Link, compact, write_back
-from snv.data.task import Task
+from snv.components import Frozen, redraw
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.flow import NORMS
-from snv.inference import RULES, Evidence, Statistics, averaged, measure
 from snv.learners.base import Learner, Setting
 from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
-from snv.masks import Frozen, coverage_budget, n_weights_outside, no_entries, own_weights, redraw, select
-from snv.neurons import Neurons, find_neurons
-from snv.planner import plan
+from snv.networks import NORMS, load_norm, norm_state
+from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Entries, Features, Images, Indices, Labels, Logits, Mask, Values
-from snv.subnetwork import (
+from snv.shapley import ESTIMATORS, MOST_PLAYERS, GradientSettings, estimate, gates_of_pair
+from snv.shapley import told as told_of
+from snv.subnetworks import (
+    RULES,
     Certificate,
+    Compact,
+    Evidence,
+    Link,
     Read,
+    Statistics,
     Subnetwork,
+    averaged,
     certify,
     changed_evidence,
+    compact,
+    coverage_budget,
     evidence_hashes,
-    load_norm,
+    measure,
     norm_of,
-    norm_state,
+    plan,
     probe_logits,
     reads,
+    select,
     silenced,
+    write_back,
 )
-from snv.training.loop import EVALUATION_BATCH, descend
-from snv.training.stage import Batch, Stage
-from snv.valuation.estimate import ESTIMATORS, estimate
-from snv.valuation.exact import MOST_PLAYERS
-from snv.valuation.gradient import GradientSettings, gates_of_pair
-from snv.valuation.neuron_game import NeuronGame
-from snv.valuation.result import told as told_of
-from snv.valuation.scores import SCORES
+from snv.training import EVALUATION_BATCH, Batch, Stage, descend
+from snv.valuation import SCORES, NeuronGame
 
 log = logging.getLogger(__name__)
 
 IN_RUN_PAIRS = 12
 """Pairs of gate gradients an epoch of the dense phase takes on its own batches, if values come from training itself."""
 N_MEASURED = 1500
-"""Training images from which a task's statistics for `snv.inference` are taken."""
+"""Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
 
 
 class SNV(Learner):
@@ -404,7 +407,7 @@ class SNV(Learner):
         return self._answer(self.blocks.index(block), images)[1]
 
     def evidence(self, images: Images) -> Evidence:
-        """What each specialist says, for the rules of `snv.inference`."""
+        """What each specialist says, for the rules of `snv.subnetworks.rules`."""
 
         def unmasked() -> Logits:
             return self._classes(self.network(images))

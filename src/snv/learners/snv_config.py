@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from snv.errors import UserError, unknown
-from snv.inference import RULES
-from snv.valuation.estimate import ESTIMATORS
-from snv.valuation.scores import SCORES
+from snv.shapley import ESTIMATORS
+from snv.subnetworks import RULES
+from snv.valuation import SCORES
 
 IN_RUN = "in-run"
 
@@ -43,7 +43,7 @@ class SNVConfig:
     fresh: bool = False  # draw all weights that no task reads anew at the start of a task
     outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
     # them and the task's stay free for later tasks; or their mean responses
-    rule: str = "combined"  # of CIL inference: the best of `snv.inference.RULES` on validation images
+    rule: str = "combined"  # of CIL inference: the best of `snv.subnetworks.rules.RULES` on validation images
     rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
 
     def __post_init__(self) -> None:

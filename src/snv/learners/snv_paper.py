@@ -14,18 +14,17 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from snv.data.task import Task
+from snv.components import Frozen
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
-from snv.masks import Frozen, own_weights
-from snv.neurons import find_neurons
+from snv.neurons import find_neurons, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Mask, Values
-from snv.training.stage import Batch
-from snv.valuation.bandit import TMABSettings, as_printed
-from snv.valuation.neuron_game import NeuronGame
-from snv.valuation.result import Valuation
+from snv.shapley import TMABSettings, Valuation, as_printed
+from snv.training import Batch
+from snv.valuation import NeuronGame
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,14 @@ from jaxtyping import Bool, Int8
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from snv.data.task import Task
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.flow import MAPS
 from snv.learners.base import Learner, Scenario, Setting
+from snv.networks import MAPS
 from snv.seeding import generator
 from snv.shapes import Features, Images, Logits, Mask, Values
-from snv.training.stage import Batch, Stage
+from snv.training import Batch, Stage
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,35 @@ from collections.abc import Sequence
 
 from snv.errors import UserError, unknown
 from snv.networks.body import Body
-from snv.networks.head import Network
+from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
+from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
+from snv.networks.layers import MAPS, NORMS
+from snv.networks.norms import load_norm, norm_state
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.strided import mend
 from snv.seeding import generator
 
-__all__ = ["NETWORKS", "Body", "Network", "build_network", "resolve"]
+__all__ = [
+    "MAPS",
+    "NETWORKS",
+    "NORMS",
+    "Body",
+    "Imitator",
+    "Network",
+    "Patches",
+    "Specialist",
+    "answers",
+    "build_network",
+    "bytes_of",
+    "frozen_copy",
+    "load_norm",
+    "mend",
+    "norm_state",
+    "own_answers",
+    "patches",
+    "resolve",
+]
 
 NETWORKS: dict[str, str] = {
     "resnet18": "ResNet-18; width 64 (default) or less, stem 3x3, 3x3/2, 3x3/4 or 7x7/2 (default by image size)",

@@ -15,8 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from snv.data.augment import Preprocess
-from snv.data.task import Split, Task
+from snv.data import Preprocess, Split, Task
 from snv.errors import UserError
 from snv.files import State, cloned
 from snv.seeding import derived_seed, generator

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from snv.valuation.estimate import ESTIMATORS
+from snv.valuation.examples import Examples, OfSplit
+from snv.valuation.inrun import LearnedValues
+from snv.valuation.neuron_game import NeuronGame
+from snv.valuation.scores import NEED_GRADIENT, SCORES
+from snv.valuation.value import Bill, neuron_game, value_neurons
 
-__all__ = ["ESTIMATORS"]
+if TYPE_CHECKING:
+    from snv.shapley import ESTIMATORS
+
+__all__ = [
+    "ESTIMATORS",
+    "NEED_GRADIENT",
+    "SCORES",
+    "Bill",
+    "Examples",
+    "LearnedValues",
+    "NeuronGame",
+    "OfSplit",
+    "neuron_game",
+    "value_neurons",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name != "ESTIMATORS":
         raise AttributeError(f"module 'snv.valuation' has no attribute {name!r}")
-    from snv.valuation.estimate import ESTIMATORS  # a module of this package need not import all estimators
+    from snv.shapley import ESTIMATORS
 
     return ESTIMATORS

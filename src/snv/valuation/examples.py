@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from snv.data.augment import Preprocess
-from snv.data.task import Split
+from snv.data import Preprocess, Split
 from snv.errors import UserError
 from snv.shapes import Indices
 

@@ -13,17 +13,13 @@ from torch import Tensor, nn
 
 from snv.errors import UserError
 from snv.files import State
-from snv.flow import Forward
-from snv.neurons import Neurons, Owned, evaluating, find_neurons
+from snv.neurons import Forward, Neurons, Owned, evaluating, find_neurons, mean_responses_to
 from snv.seeding import generator
 from snv.shapes import Values
-from snv.valuation.ablation import mean_responses_to
-from snv.valuation.agreement import Number, how_many
+from snv.shapley import GradientSettings, Number, Valuation, gates_of_pair, how_many
 from snv.valuation.examples import READ_AT_ONCE, Examples, as_examples
-from snv.valuation.gradient import GradientSettings, gates_of_pair
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
-from snv.valuation.result import Valuation
 
 _COUNTERS = ("steps", "refreshed", "first_loss", "seconds")
 

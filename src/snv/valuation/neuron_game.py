@@ -12,13 +12,11 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv.flow import Forward
-from snv.neurons import Neurons, evaluating, find_neurons
+from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, gated, mean_responses_to
 from snv.seeding import generator
 from snv.shapes import Indices, Mask
-from snv.valuation.ablation import Means, gated, mean_responses_to
+from snv.shapley import Coalitions, Game, Gates, Payoffs
 from snv.valuation.examples import Examples, as_examples, in_batches
-from snv.valuation.game import Coalitions, Game, Gates, Payoffs
 from snv.valuation.payoffs import Terms, make_payoff
 from snv.valuation.prefix import Plan, Replay, Untraceable, traced
 

@@ -16,11 +16,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, fx, nn
 
-from snv.flow import Forward
-from snv.neurons import Neurons
-from snv.tracing import graph_of
-from snv.valuation.ablation import Means, gate_output
-from snv.valuation.game import Gates
+from snv.neurons import Forward, Means, Neurons, gate_output, graph_of
+from snv.shapley import Gates
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,9 @@ from collections.abc import Callable
 import torch
 
 from snv.errors import UserError
-from snv.neurons import Neurons
+from snv.neurons import Neurons, mean_of_responses
 from snv.seeding import generator
 from snv.shapes import Values
-from snv.valuation.ablation import mean_of_responses
 from snv.valuation.examples import in_batches
 from snv.valuation.neuron_game import NeuronGame
 

@@ -14,15 +14,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from snv.errors import UserError
-from snv.flow import Forward
-from snv.neurons import Neurons, evaluating, find_neurons
-from snv.valuation.agreement import Number
-from snv.valuation.budget import Budget, Progress
-from snv.valuation.estimate import estimate, estimator, forecast
+from snv.neurons import Forward, Neurons, evaluating, find_neurons
+from snv.shapley import Budget, Number, Progress, Valuation, estimate, estimator, forecast
 from snv.valuation.examples import Data, examples_of
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
-from snv.valuation.result import Valuation
 
 log = logging.getLogger(__name__)
 

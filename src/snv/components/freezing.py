@@ -1,0 +1,60 @@
+"""Weights that must not move, put back bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from snv.shapes import Entries
+
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers as wide as a number of so many bytes."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    tensor: Tensor
+    moving: Tensor  # per weight: all bits set if it may move, none if it is frozen
+    values: Tensor  # the bits of frozen weights, none for others
+
+
+class Frozen:
+    """Weights that must not move, under any optimiser: `restore` puts their bits back after every step.
+
+    Note: the paper masks their gradient (Eqs. 8 and 9), which momentum and weight decay ignore; putting the value back
+    is exact whatever the optimiser does.
+    """
+
+    def __init__(
+        self, blocks: Iterable[tuple[Tensor, Entries]], released: float = 0.0, rng: torch.Generator | None = None
+    ) -> None:
+        """``blocks`` are tensors with a mask over their first axis or axes, True = frozen; values are taken now.
+
+        A share ``released`` of the frozen weights, drawn with ``rng``, is let go: an experiment that forgets.
+        """
+        self._held: list[_Held] = []
+        for tensor, mask in blocks:
+            frozen = mask.reshape(*mask.shape, *[1] * (tensor.ndim - mask.ndim)).expand(tensor.shape)
+            if released:
+                frozen = frozen & (torch.rand(tensor.shape, generator=rng) >= released)
+            if bool(frozen.any()):
+                found = bits(tensor)
+                moving = torch.empty_like(found).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
+                self._held.append(_Held(tensor, moving, found & ~moving))
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for held in self._held:
+            bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
+
+    def unchanged(self) -> bool:
+        """Whether every frozen value is, bit for bit, what it was."""
+        return all(torch.equal(bits(held.tensor) & ~held.moving, held.values) for held in self._held)
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """The same memory, read as integers."""
+    return tensor.detach().view(BITS[tensor.element_size()])

@@ -1,0 +1,298 @@
+"""What is valued: neuron i ⇄ (layer, channel) ⇄ its weights, bias and norm entries, and the columns that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor, nn
+
+from snv.neurons.trace import Forward, Reader, Reading, Trace
+from snv.shapes import Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A module whose output channels are neurons ``start`` … ``start + n − 1``."""
+
+    name: str
+    module: nn.Module
+    n: int
+    start: int
+    first_response: int  # where its mean responses start
+    width: int = 1  # responses per neuron: an attention head has one per dimension
+    axis: int = 1  # of the channels in the output
+    batch_axis: int | None = 0  # of the examples in the output; None: the output does not grow with the batch
+    uses: int = 1  # calls in one forward pass
+
+    @property
+    def neurons(self) -> slice:
+        return slice(self.start, self.start + self.n)
+
+    @property
+    def responses(self) -> slice:
+        return slice(self.first_response, self.first_response + self.n * self.width)
+
+
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """A tensor whose row r belongs to neuron ``owner[r]``: filter weights, bias, norm affine or norm statistics."""
+
+    name: str
+    module: nn.Module
+    attribute: str
+    role: str  # "weight", "bias", "norm" or "statistic"
+    owner: Int64[Tensor, " rows"]
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor as it is now; moving a model to another device replaces its buffers."""
+        tensor: Tensor = getattr(self.module, self.attribute)
+        return tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The entries of one tensor that belong to one neuron."""
+
+    name: str
+    role: str
+    tensor: Tensor
+    rows: Int64[Tensor, " rows"]
+
+
+class Neurons:
+    """All players of a network in the order in which their layers are first called; made by `find_neurons`."""
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        owned: Sequence[Owned],
+        readers: dict[str, list[Reading] | None],
+        excluded: Sequence[str],
+        unused: Sequence[str],
+    ) -> None:
+        self.layers = tuple(layers)
+        self.owned = tuple(owned)
+        self.excluded = tuple(excluded)  # layers that are used but not players: heads, and what the caller left out
+        self.unused = tuple(unused)  # layers the forward pass never calls; not players
+        self.n = sum(layer.n for layer in layers)
+        self.n_responses = sum(layer.n * layer.width for layer in layers)
+        self._readers = readers
+
+    def __len__(self) -> int:
+        return self.n
+
+    @cached_property
+    def names(self) -> list[str]:
+        """One name per neuron, such as ``layer1.0.conv1[17]``."""
+        return [f"{layer.name}[{c}]" for layer in self.layers for c in range(layer.n)]
+
+    @cached_property
+    def layer_index(self) -> Indices:
+        """The position in ``layers`` of each neuron's layer."""
+        return torch.repeat_interleave(torch.tensor([layer.n for layer in self.layers], dtype=torch.long))
+
+    @property
+    def batchable(self) -> bool:
+        """Whether several coalitions can share one forward pass, each with its own rows."""
+        return all(layer.batch_axis is not None for layer in self.layers)
+
+    def layer(self, name: str) -> Layer:
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        raise KeyError(f"no layer of players is called {name!r}; there are {[layer.name for layer in self.layers]}")
+
+    def index(self, layer: str, channel: int) -> int:
+        """The neuron of a layer's channel."""
+        found = self.layer(layer)
+        if not 0 <= channel < found.n:
+            raise IndexError(f"{layer} has channels 0 to {found.n - 1}; got {channel}")
+        return found.start + channel
+
+    def locate(self, i: int) -> tuple[Layer, int]:
+        """The layer and the channel of neuron ``i``."""
+        if not 0 <= i < self.n:
+            raise IndexError(f"neurons are numbered 0 to {self.n - 1}; got {i}")
+        layer = self.layers[int(self.layer_index[i])]
+        return layer, i - layer.start
+
+    def by_layer(self, values: Tensor) -> Iterator[tuple[Layer, Tensor]]:
+        """Each layer with its part of ``values`` (…, n)."""
+        if values.shape[-1] != self.n:
+            raise ValueError(f"one entry per neuron is needed, {self.n} in all; got a tensor of shape {values.shape}")
+        for layer in self.layers:
+            yield layer, values[..., layer.neurons]
+
+    def parts_of(self, i: int) -> list[Part]:
+        """Weight rows, bias, norm affine and statistics of neuron ``i``."""
+        layer, _ = self.locate(i)
+        return [
+            Part(owned.name, owned.role, owned.tensor, (owned.owner == i).nonzero()[:, 0])
+            for owned in self.owned
+            if layer.start <= int(owned.owner[0]) < layer.start + layer.n
+        ]
+
+    def readers_of(self, i: int) -> list[Reader] | None:
+        """The weight columns that multiply neuron ``i``'s output, or None where the data flow could not be followed."""
+        layer, channel = self.locate(i)
+        readings = self._readers[layer.name]
+        return None if readings is None else [reading.of(channel) for reading in readings]
+
+    @property
+    def parameter_counts(self) -> Indices:
+        """Trainable scalars per neuron: input weights, bias and norm affine."""
+        counts = torch.zeros(self.n, dtype=torch.long)
+        for owned in self.owned:
+            if owned.role != "statistic":
+                per_row = owned.tensor[0].numel()
+                counts += per_row * torch.bincount(owned.owner, minlength=self.n)
+        return counts
+
+
+def find_neurons(
+    model: nn.Module,
+    example: Tensor,
+    *,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    forward: Forward | None = None,
+) -> Neurons:
+    """Every filter, hidden unit and attention head that ``model`` uses for ``example`` (a batch of inputs).
+
+    Classifier heads are left out: the layers whose output is the model's output up to reshaping, joining and softmax,
+    and layers called head, heads, fc or classifier whose output reaches it through nothing that has weights. In a
+    transformer layer the second linear map writes to the residual stream and has no players. ``exclude`` and
+    ``include`` are glob patterns over layer names that overrule this.
+
+    A layer that is called more than once is one set of players, masked at every call, with means over all calls.
+    """
+    forward = forward or model
+    trace = Trace(model)
+    with evaluating(model), torch.no_grad(), whole_attention():
+        output = trace.run(forward, example)
+        batch_axes = _batch_axes(trace, forward, example)
+    silent = trace.heads(output) | _residual_writers(model)
+    chosen = [name for name in trace.called if _is_player(name, name not in silent, include, exclude)]
+    layers = _layers(trace, chosen, batch_axes)
+    excluded = [name for name in trace.called if name not in chosen]
+    unused = [name for name in trace.modules if name not in trace.called]
+    return Neurons(layers, _owned(layers, trace), trace.readers, excluded, unused)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; afterwards every module has its own mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def whole_attention() -> Iterator[None]:
+    """Transformer layers call their parts one by one; their fused fast path would bypass every hook."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _is_player(name: str, by_rule: bool, include: Sequence[str], exclude: Sequence[str]) -> bool:
+    if any(fnmatchcase(name, pattern) for pattern in exclude):
+        return False
+    return by_rule or any(fnmatchcase(name, pattern) for pattern in include)
+
+
+def _residual_writers(model: nn.Module) -> set[str]:
+    """The second linear maps of PyTorch's transformer layers."""
+    kinds = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+    return {f"{name}.linear2".lstrip(".") for name, module in model.named_modules() if isinstance(module, kinds)}
+
+
+def _layers(trace: Trace, chosen: Sequence[str], batch_axes: dict[str, int | None]) -> list[Layer]:
+    layers: list[Layer] = []
+    start = first_response = 0
+    for name in chosen:
+        module = trace.modules[name]
+        n, width = _size(module)
+        axis = trace.axes[name]
+        layers.append(Layer(name, module, n, start, first_response, width, axis, batch_axes[name], trace.called[name]))
+        start, first_response = start + n, first_response + n * width
+    return layers
+
+
+def _size(module: nn.Module) -> tuple[int, int]:
+    """Neurons of a layer, and responses per neuron."""
+    match module:
+        case nn.MultiheadAttention():
+            return module.num_heads, module.head_dim
+        case nn.Linear():
+            return module.out_features, 1
+        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
+            return module.out_channels, 1
+    raise TypeError(f"neurons are found in convolutions, linear layers and attention; got {type(module).__name__}")
+
+
+def _owned(layers: Sequence[Layer], trace: Trace) -> list[Owned]:
+    found: list[Owned] = []
+    holders: dict[int, str] = {}
+    for layer in layers:
+        for owned in [*_own_rows(layer), *_norm_rows(layer, trace)]:
+            if holders.setdefault(id(owned.tensor), layer.name) != layer.name:
+                raise ValueError(
+                    f"{owned.name} is also a parameter of {holders[id(owned.tensor)]}, so its rows would belong to two "
+                    f"neurons. Exclude one of the two layers: find_neurons(..., exclude=[{layer.name!r}])."
+                )
+            found.append(owned)
+    return found
+
+
+def _own_rows(layer: Layer) -> Iterator[Owned]:
+    owner = torch.arange(layer.start, layer.start + layer.n).repeat_interleave(layer.width)
+    for path, parameter in layer.module.named_parameters():
+        parent, _, attribute = path.rpartition(".")
+        rows = 0 if parameter.ndim == 0 else len(parameter)
+        if parent.startswith("out_proj") or rows == 0 or rows % len(owner):
+            continue  # what reads the heads belongs to no head; scalars belong to the layer
+        role = "bias" if attribute.endswith("bias") else "weight"
+        holder = layer.module.get_submodule(parent)
+        yield Owned(f"{layer.name}.{path}", holder, attribute, role, owner.repeat(rows // len(owner)))
+
+
+def _norm_rows(layer: Layer, trace: Trace) -> Iterator[Owned]:
+    owner = torch.arange(layer.start, layer.start + layer.n)
+    for name, norm in trace.norms_of(layer.name):
+        for attribute, role in [
+            ("weight", "norm"),
+            ("bias", "norm"),
+            ("running_mean", "statistic"),
+            ("running_var", "statistic"),
+        ]:
+            if isinstance(getattr(norm, attribute, None), Tensor):
+                yield Owned(f"{name}.{attribute}", norm, attribute, role, owner)
+
+
+def _batch_axes(trace: Trace, forward: Forward, example: Tensor) -> dict[str, int | None]:
+    """The axis of each layer's output that doubles with the batch."""
+    one, two = (trace.shapes(forward, example[:1].repeat(k, *[1] * (example.ndim - 1))) for k in (1, 2))
+    axes: dict[str, int | None] = {}
+    for name, shapes in one.items():
+        grown = {
+            tuple(i for i, (a, b) in enumerate(zip(*pair, strict=True)) if b == 2 * a != 0)
+            for pair in zip(shapes, two[name], strict=True)
+        }
+        only = grown.pop() if len(grown) == 1 else ()
+        axes[name] = only[0] if len(only) == 1 else None
+    return axes

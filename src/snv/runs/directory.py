@@ -1,0 +1,176 @@
+"""A run on disk: what is written where, by one process at a time, so that a kill at any moment loses little.
+
+=========================  ============================================================================================
+``config.json``            what was asked for
+``environment.json``       versions, commit, hardware, and the choices that followed from them
+``record.json``            accuracy matrix and status
+``log.jsonl``              one line per epoch
+``costs.json``             seconds, memory, latency: what differs from machine to machine
+``checkpoints/``           ``task-03.safetensors`` after task 3, ``now.safetensors`` within a task
+``lock``, ``owner.json``   who is writing
+=========================  ============================================================================================
+
+The newest checkpoint holds the record and the log up to its own moment; the files beside it are copies for people.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from snv.errors import UserError
+from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_text
+from snv.runs.record import Record
+
+OURS = {"lock", "owner.json", "checkpoints", "environment.json", "record.json", "log.jsonl", "costs.json"}
+"""What a run writes before ``config.json``, which makes it one."""
+
+
+class RunDirectory:
+    """Paths, lock, checkpoints of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    # ---- who may write
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory; a second process is refused. The operating system frees the lock of a killed one."""
+        make_directory(self.path)
+        lock = FileLock(self.path / "lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"{self.path} is in use by {self._owner()}. Wait until it has finished, or choose another --out."
+            ) from None
+        try:
+            self.checkpoints.mkdir(exist_ok=True)
+            sweep(self.path)
+            sweep(self.checkpoints)
+            write_json(self.path / "owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
+            yield
+        finally:
+            (self.path / "owner.json").unlink(missing_ok=True)
+            lock.release()
+
+    def in_use(self) -> bool:
+        """Whether a process holds the directory now."""
+        if not (self.path / "lock").exists() or not os.access(self.path / "lock", os.W_OK):
+            return False
+        lock = FileLock(self.path / "lock", timeout=0)
+        try:
+            with lock:
+                return False
+        except Timeout:
+            return True
+
+    def _owner(self) -> str:
+        try:
+            owner = read_json(self.path / "owner.json")
+            return f"process {owner['pid']} on {owner['host']}"
+        except (OSError, UserError, KeyError):
+            return "another process"
+
+    # ---- what was asked for
+
+    def is_run(self) -> bool:
+        return (self.path / "config.json").exists()
+
+    def check_is_ours(self) -> None:
+        """Refuse a directory that holds something else."""
+        if self.path.is_dir() and not self.is_run():
+            others = sorted(p.name for p in self.path.iterdir() if p.name not in OURS and p.suffix != ".tmp")
+            if others:
+                raise UserError(f"{self.path} exists and holds no run (found {others[0]}). Choose another --out.")
+
+    def read(self, name: str) -> Any:
+        return read_json(self.path / name)
+
+    def write(self, name: str, value: object) -> None:
+        write_json(self.path / name, value)
+
+    # ---- checkpoints
+
+    def newest(self) -> State | None:
+        """The state furthest on, or None at the very start."""
+        states = [self.checkpoints / "now.safetensors", *sorted(self.checkpoints.glob("task-*.safetensors"))[-1:]]
+        found = [load_state(path) for path in states if path.exists()]
+        return max(found, key=lambda state: (state["task"], state["stage"]), default=None)
+
+    def save_now(self, state: State) -> None:
+        """A state within a task."""
+        save_state(self.checkpoints / "now.safetensors", state)
+
+    def save_task(self, n_done: int, state: State, keep: str) -> None:
+        """The state after ``n_done`` tasks."""
+        save_state(self.task_path(n_done), state)
+        (self.checkpoints / "now.safetensors").unlink(missing_ok=True)
+        if keep == "last":
+            for old in self.checkpoints.glob("task-*.safetensors"):
+                if old != self.task_path(n_done):
+                    old.unlink()
+
+    def task_path(self, n_done: int) -> Path:
+        return self.checkpoints / f"task-{n_done:03d}.safetensors"
+
+    def write_log(self, entries: list[dict[str, Any]]) -> None:
+        write_text(self.path / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
+
+    def bytes_on_disk(self) -> int:
+        """Of the newest task checkpoint."""
+        paths = sorted(self.checkpoints.glob("task-*.safetensors"))
+        return paths[-1].stat().st_size if paths else 0
+
+
+def load_record(path: Path) -> Record:
+    """The record of a run directory, finished or not."""
+    directory = RunDirectory(path)
+    if not directory.is_run():
+        raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
+    config = directory.read("config.json")
+    stored = directory.read("record.json")
+    record = Record.blank(config, len(stored["untrained"]))
+    record.load_results(stored)
+    costs = directory.read("costs.json") if (path / "costs.json").exists() else {}
+    record.cost = costs | {"macs": stored["macs"]}
+    record.status = stored["status"]
+    if record.status != "finished":
+        record.status = "running" if directory.in_use() else "interrupted"
+    return record
+
+
+def make_directory(path: Path) -> None:
+    """Create it, and find out now rather than in an hour that nothing can be written there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / ".writable.tmp"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        reason = "is a file, or lies inside one" if error.errno in (errno.EEXIST, errno.ENOTDIR) else error.strerror
+        raise UserError(f"Results cannot be written to {path}: it {reason}. Choose another --out.") from None
+
+
+def require_space(path: Path, wanted: int) -> None:
+    """Refuse to start what will not fit on the disk."""
+    existing = path.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
+    if free < wanted:
+        raise UserError(
+            f"The run needs about {wanted / 2**20:,.0f} MiB for its checkpoints, but {existing} has "
+            f"{free / 2**20:,.0f} MiB free. Free some space, choose another --out, or set keep=last."
+        )

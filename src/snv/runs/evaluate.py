@@ -1,0 +1,38 @@
+"""One row of the accuracy matrix, by real evaluation, in TIL and CIL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from snv.data import Split
+from snv.learners import Learner
+from snv.training import Surroundings, prepared
+from snv.training import Stage
+
+
+@torch.inference_mode()
+def accuracy(
+    learner: Learner, test: Split, block: range, around: Surroundings, told: Callable[[float], None] = lambda _: None
+) -> float:
+    """Percent of test images of one task answered right: within ``block`` (TIL), among all classes seen (CIL).
+
+    ``told`` hears what share of the images is done.
+
+    Note: in CIL a task that was not learned yet is answered wrong by definition, since its classes are no candidates.
+    """
+    til = learner.setting.scenario == "til"
+    if not til and block not in learner.blocks:
+        return 0.0
+    learner.set_training(False, Stage("evaluate", learner.setting.train))
+    of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
+    work = f"evaluate {of_task if til else len(learner.blocks)}"
+    right = done = 0
+    told(0)
+    for images, labels in prepared(test, around, learner.setting.train.channels_last):
+        with around.counted(work, len(labels)):
+            right += int((learner.predict(images, block if til else None) == labels).sum())
+        done += len(labels)
+        told(done / len(test))
+    return 100 * right / len(test)

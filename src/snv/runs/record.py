@@ -1,0 +1,79 @@
+"""What is known of a run: the accuracy matrix and what follows from it. Plain JSON, readable without the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from snv.metrics import Matrix, summary
+from snv.shapley import Told
+
+
+@dataclass
+class Record:
+    """One run's results so far; rows of ``accuracy`` are filled task after task, by real evaluation."""
+
+    config: dict[str, Any]
+    accuracy: Matrix  # percent, nan where not evaluated
+    untrained: Matrix  # accuracy of the untrained network on each task
+    status: str = "unfinished"
+    tasks_done: int = 0
+    capacity: dict[str, float] | None = None
+    bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
+    valuations: list[Told | None] = field(default_factory=list)  # per task, of methods that value neurons
+    cost: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def blank(cls, config: dict[str, Any], n_tasks: int) -> Record:
+        return cls(config, np.full((n_tasks, n_tasks), np.nan), np.full(n_tasks, np.nan))
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.untrained)
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Of the tasks learned so far."""
+        n = self.tasks_done
+        parameters = self.capacity["parameters"] if self.capacity else None
+        return summary(self.accuracy[:n, :n], self.untrained[:n], parameters)
+
+    def results(self) -> dict[str, Any]:
+        """What a repetition of the run must reproduce bit for bit."""
+        return {
+            "tasks_done": self.tasks_done,
+            "accuracy": _with_none(self.accuracy),
+            "untrained": _with_none(self.untrained),
+            "capacity": self.capacity,
+            "bytes_kept": self.bytes_kept,
+            "valuations": self.valuations,
+        }
+
+    def load_results(self, results: dict[str, Any]) -> None:
+        self.tasks_done = results["tasks_done"]
+        self.accuracy = np.array(results["accuracy"], dtype=np.float64)  # None becomes nan
+        self.untrained = np.array(results["untrained"], dtype=np.float64)
+        self.capacity = results["capacity"]
+        self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
+        self.valuations = results.get("valuations", [])  # older records have none
+
+    def as_json(self) -> dict[str, Any]:
+        """One object for machines."""
+        return {
+            "method": self.config["method"],
+            "scenario": self.config["scenario"],
+            "data": self.config["data"]["name"],
+            "tasks": self.n_tasks,
+            "seed": self.config["seed"],
+            "status": self.status,
+            **self.results(),
+            "metrics": self.metrics,
+            "cost": self.cost,
+            "config": self.config,
+        }
+
+
+def _with_none(array: Matrix) -> Any:
+    return [_with_none(row) for row in array] if array.ndim > 1 else [None if np.isnan(x) else float(x) for x in array]

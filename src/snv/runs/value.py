@@ -1,0 +1,160 @@
+"""What the neurons of a recorded run are worth for one of its tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from snv.config import RunConfig, build, without_retired
+from snv.data import Task
+from snv.errors import UserError
+from snv.files import load_state
+from snv.learners import Learner
+from snv.learners import learn_stages
+from snv.networks import Specialist
+from snv.runs.directory import RunDirectory
+from snv.runs.run import Prepared, Progress, left_as_found, prepare
+from snv.training import Surroundings, Training
+from snv.training import Batch
+from snv.shapley import Number, spearman
+from snv.valuation import Examples, OfSplit
+from snv.valuation import LearnedValues
+from snv.shapley import Valuation
+from snv.valuation import Bill, value_neurons
+
+Step: TypeAlias = Callable[[Batch, torch.optim.Optimizer], Tensor]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A run's network as it was after some tasks, and one task's validation data as its neurons are valued on them."""
+
+    model: Specialist
+    images: Examples
+    labels: Tensor
+
+
+def value_run(
+    path: Path,
+    task: int,
+    method: str = "gradient",
+    *,
+    after: int | None = None,
+    data_dir: Path | None = None,
+    progress: Progress = lambda *_: None,
+    announce: Callable[[Bill], None] | None = None,
+    max_evaluations: float = math.inf,
+    max_seconds: float = math.inf,
+    **settings: Any,
+) -> Valuation:
+    """Values for task ``task`` (counted from 1) of the network after task ``after`` (default: right after that task).
+
+    V(S) is measured on the task's validation images, within its own head in TIL and among all classes seen in CIL.
+    ``in-run`` repeats the training of the task, bit for bit, and credits every step to the neurons that moved.
+    """
+    run = open_run(path, data_dir, progress)
+    if not run.learner.one_network:
+        raise UserError(
+            f"{run.config.method} has no network that answers as it stands, so its neurons cannot be valued. Value a "
+            "run of a method with one network, such as sgd or snv."
+        )
+    n_tasks, moment = len(run.stream), task if after is None else after
+    if not 1 <= task <= n_tasks:
+        raise UserError(f"The run has tasks 1 to {n_tasks}; got --task {task}.")
+    if not task <= moment <= n_tasks:
+        raise UserError(f"Task {task} is valued after task {task} or a later one; got --after {moment}.")
+    if method == "in-run":
+        return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
+    _restore(run.learner, path, moment)
+    if run.learner.setting.scenario == "til":
+        run.learner.put_in_place(task - 1)
+    found = _moment(run, run.stream.task(task - 1), task)
+    return value_neurons(
+        found.model,
+        (found.images, found.labels),
+        method,
+        seed=run.config.seed,
+        max_evaluations=max_evaluations,
+        max_seconds=max_seconds,
+        announce=announce,
+        progress=progress,
+        **settings,
+    )
+
+
+def open_run(path: Path, data_dir: Path | None, progress: Progress) -> Prepared:
+    """A recorded run with its data and an untrained learner."""
+    directory = RunDirectory(path)
+    if not directory.is_run():
+        raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
+    stored = without_retired(directory.read("config.json"), path)
+    if data_dir is not None:
+        stored["data"]["dir"] = str(data_dir)
+    return prepare(build(RunConfig, stored), progress, directory.read("environment.json"))
+
+
+def _restore(learner: Learner, path: Path, n_done: int) -> None:
+    checkpoint = RunDirectory(path).task_path(n_done)
+    if not checkpoint.exists():
+        raise UserError(
+            f"{checkpoint} does not exist: the run has not got that far, or keeps only its last task (keep=last). "
+            "Finish the run, or choose --after with a task whose checkpoint is there."
+        )
+    learner.load_state_dict(load_state(checkpoint)["learner"])
+
+
+def _moment(run: Prepared, task: Task, number: int) -> Moment:
+    learner = run.learner
+    til = learner.setting.scenario == "til"
+    device = learner.setting.device
+    images = OfSplit(task.val, run.preprocess, device, learner.setting.train.channels_last)
+    labels = task.val.labels.to(device)
+    model = Specialist(learner.network, number - 1 if til else None)
+    return Moment(model.eval(), images, labels - task.block.start if til else labels)
+
+
+def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, progress: Progress) -> Valuation:
+    """The task trained again from where the run stood before it, every step credited; compared with `gradient`."""
+    learner = run.learner
+    if task > 1:
+        _restore(learner, path, task - 1)
+    data = (run.stream.upto if learner.sees == "all tasks" else run.stream.task)(task - 1).without_test()
+    learner.begin_task(data)
+    found = _moment(run, data, task)
+    learned = LearnedValues.of(found.model, found.images, found.labels)
+    learner.step = _credited(learner.step, learned)  # type: ignore[method-assign, assignment]
+    with left_as_found():
+        torch.set_num_threads(run.environment["threads"])
+        _train_again(run, data, progress)
+    result = learned.valuation(k)
+    carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
+    told = (
+        "Not certified: in-run values credit what a neuron learned in this run, not what it carries. "
+        f"Spearman with `gradient` values: {spearman(result.values, carried.values):.2f}."
+    )
+    return replace(result, certificate=told)
+
+
+def _credited(plain: Step, learned: LearnedValues) -> Step:
+    def step(batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        with learned.step():
+            return plain(batch, optimizer)
+
+    return step
+
+
+def _train_again(run: Prepared, data: Task, progress: Progress) -> None:
+    learner = run.learner
+
+    def tell(training: Training) -> None:
+        n, at = len(training.train), training.progress
+        progress("training again", at.epoch * n + at.images, training.settings.epochs * n)
+
+    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess, on_step=tell)
+    learn_stages(learner, data, around)

@@ -1,0 +1,49 @@
+"""Cooperative games and the estimators of their Shapley values; nothing here knows what a network is."""
+
+from __future__ import annotations
+
+from snv.shapley.agreement import Number, how_many, relative_error, spearman, top_k_precision
+from snv.shapley.bandit import TMABSettings, as_printed
+from snv.shapley.budget import Budget, Progress
+from snv.shapley.estimate import ESTIMATORS, estimate, estimator, forecast
+from snv.shapley.exact import MOST_PLAYERS
+from snv.shapley.game import Coalitions, Game, Gates, Payoffs
+from snv.shapley.gradient import GradientSettings, gates_of_pair
+from snv.shapley.hybrid import coalitions_by_size
+from snv.shapley.known_games import Airport, KnownGame, Quadratic, Unanimity, saturating, voting
+from snv.shapley.plots import save_plots
+from snv.shapley.result import Told, Valuation, told
+
+__all__ = [
+    "ESTIMATORS",
+    "MOST_PLAYERS",
+    "Airport",
+    "Budget",
+    "Coalitions",
+    "Game",
+    "Gates",
+    "GradientSettings",
+    "KnownGame",
+    "Number",
+    "Payoffs",
+    "Progress",
+    "Quadratic",
+    "TMABSettings",
+    "Told",
+    "Unanimity",
+    "Valuation",
+    "as_printed",
+    "coalitions_by_size",
+    "estimate",
+    "estimator",
+    "forecast",
+    "gates_of_pair",
+    "how_many",
+    "relative_error",
+    "saturating",
+    "save_plots",
+    "spearman",
+    "told",
+    "top_k_precision",
+    "voting",
+]

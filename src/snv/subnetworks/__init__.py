@@ -1,0 +1,40 @@
+"""The neurons of a task as a network of their own: chosen, cut out, certified, believed."""
+
+from __future__ import annotations
+
+from snv.subnetworks.budget import Plan, plan, tasks_that_fit
+from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
+from snv.subnetworks.cutting import Compact, Link, compact, write_back
+from snv.subnetworks.folding import folded
+from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged, measure
+from snv.subnetworks.select import coverage_budget, select
+from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, silenced
+
+__all__ = [
+    "RULES",
+    "Certificate",
+    "Compact",
+    "Evidence",
+    "Link",
+    "Plan",
+    "Read",
+    "Statistics",
+    "Subnetwork",
+    "averaged",
+    "certify",
+    "changed_evidence",
+    "compact",
+    "coverage_budget",
+    "evidence_hashes",
+    "folded",
+    "masked",
+    "measure",
+    "norm_of",
+    "plan",
+    "probe_logits",
+    "reads",
+    "select",
+    "silenced",
+    "tasks_that_fit",
+    "write_back",
+]

@@ -1,0 +1,126 @@
+"""The proof that a task never changes: fingerprints of all it reads, of its answers, of its evidence."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+
+import torch
+from torch import Tensor, nn
+
+from snv.files import State
+from snv.neurons import Neurons
+from snv.seeding import generator
+from snv.shapes import Logits
+from snv.subnetworks.rules import Statistics
+from snv.subnetworks.subnetwork import Read, Subnetwork, masked
+
+N_PROBES = 16
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Fingerprints of everything a task's answers are computed from, taken when it was learned.
+
+    ``tensors`` is a hash of everything the subnetwork reads, the same on every machine. ``logits`` is a hash of its
+    answers to probe images made from a seed, bit for bit the same on such a machine at this number of threads.
+    ``evidence`` are the hashes of `evidence_hashes`: what it brings to answers without the task.
+    """
+
+    tensors: str
+    logits: str
+    threads: int
+    seed: int  # of the probe images
+    machine: str = ""  # what adds in which order besides: instructions and version of PyTorch
+    evidence: tuple[str, ...] = ()  # none: no statistics are kept, or an snv wrote it that did not certify them
+
+    def state(self) -> State:
+        return asdict(self) | {"evidence": list(self.evidence)}
+
+    @staticmethod
+    def from_state(state: State) -> Certificate:
+        return Certificate(**state | {"evidence": tuple(state.get("evidence", ()))})
+
+    def without_specialist(self, s: int) -> Certificate:
+        """The same once specialist s is gone, and with it the class means in its features."""
+        place = len(EVIDENCE) + s
+        return replace(self, evidence=self.evidence[:place] + self.evidence[place + 1 :])
+
+
+EVIDENCE = ("energy", "rotation", "covariance")
+"""The parts of a task's statistics that come before its class means."""
+
+
+def evidence_hashes(statistics: Statistics, specialists: Sequence[str]) -> tuple[str, ...]:
+    """A hash of each part of a task's statistics; ``specialists`` are the ``tensors`` of certificates 0 … t.
+
+    Means say nothing without the features they were measured in, so they are hashed together with their specialist.
+    """
+    own = (_hash(getattr(statistics, name)) for name in EVIDENCE)
+    means = (_hash(mean, of=specialist) for mean, specialist in zip(statistics.means, specialists, strict=False))
+    return (*own, *means)
+
+
+def changed_evidence(issued: Sequence[str], now: Sequence[str]) -> list[str]:
+    """The names of the parts that are not what they were; specialists are counted from 1."""
+    names = (*EVIDENCE, *(f"class means in task {s + 1}" for s in range(max(len(issued), len(now)))))
+    pairs = zip_longest(issued, now)
+    return [name for name, (then, found) in zip(names, pairs, strict=False) if then != found]
+
+
+@torch.inference_mode()
+def certify(
+    body: nn.Module,
+    head: nn.Linear,
+    neurons: Neurons,
+    subnetwork: Subnetwork,
+    read: list[Read],
+    shape: tuple[int, ...],
+    seed: int,
+) -> Certificate:
+    """The fingerprints of a task's subnetwork, which `reads` these weights, as it is now."""
+    logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
+    tensors = tensor_hash(head, read, subnetwork)
+    return Certificate(tensors, _hash(logits), torch.get_num_threads(), seed, machine_of(logits.device))
+
+
+def machine_of(device: torch.device) -> str:
+    """Where sums come out the same to the last bit, as far as one can know."""
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    return f"torch {torch.__version__}, {device.type} {kind}"
+
+
+def probe_logits(
+    body: nn.Module, head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork, shape: tuple[int, ...], seed: int
+) -> Logits:
+    """Answers to images that nobody has to store: they follow from the seed."""
+    device = head.weight.device
+    probes = torch.randn(N_PROBES, *shape, generator=generator(seed, "probe images")).to(device)
+    modes = [(module, module.training) for module in body.modules()]
+    body.eval()
+    try:
+        with masked(body, neurons, subnetwork):
+            logits: Logits = head(body(probes))
+            return logits
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def tensor_hash(head: nn.Linear, read: list[Read], subnetwork: Subnetwork) -> str:
+    """Of the weights the task reads, its norm state, constants, mask and head."""
+    norm = [subnetwork.norm[name] for name in sorted(subnetwork.norm)]
+    weights = [part.weights for part in read]
+    return _hash(*weights, *norm, subnetwork.means, subnetwork.mask, head.weight, head.bias)
+
+
+def _hash(*tensors: Tensor, of: str = "") -> str:
+    """Of shapes, types and bits, and of whatever else they belong to."""
+    digest = hashlib.blake2b(of.encode(), digest_size=16)
+    for tensor in tensors:
+        plain = tensor.detach().cpu().contiguous()
+        digest.update(f"{plain.dtype} {tuple(plain.shape)}".encode())
+        digest.update(plain.flatten().view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return digest.hexdigest()

@@ -1,0 +1,81 @@
+"""A subnetwork in a file answers like the module it was made from, for batches of any size."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from test_compact import CASES, cut
+
+from snv.errors import UserError
+from snv.model.export import check_export, export_onnx, export_program
+
+EXPORTERS = {".onnx": export_onnx, ".pt2": export_program}
+
+
+@pytest.fixture(scope="module", params=["convnet", "resnet"])
+def exported(request, tmp_path_factory):
+    """A small network and its two files."""
+    *_, small, _ = cut(request.param)
+    shape = CASES[request.param][1]
+    directory = tmp_path_factory.mktemp("exported")
+    for suffix, export in EXPORTERS.items():
+        export(small, shape, directory / f"small{suffix}")
+    return small, shape, directory
+
+
+@pytest.mark.parametrize("suffix", EXPORTERS)
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_the_file_answers_like_the_module(exported, suffix, batch):
+    small, shape, directory = exported
+    images = torch.randn(batch, *shape, generator=torch.Generator().manual_seed(batch))
+    assert check_export(directory / f"small{suffix}", small, images) < 1e-4
+
+
+@pytest.mark.parametrize("suffix", EXPORTERS)
+def test_a_file_of_another_network_is_told_apart(exported, suffix):
+    _, shape, directory = exported
+    other = cut("resnet" if shape[0] == 3 else "convnet", seed=1)[5]
+    assert check_export(directory / f"small{suffix}", other, torch.randn(5, *shape)) > 1e-2
+
+
+@pytest.mark.parametrize("suffix", EXPORTERS)
+def test_the_file_says_nothing_about_the_computer_it_was_made_on(exported, suffix):
+    _, _, directory = exported
+    assert b"compact.py" not in (directory / f"small{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize("export", EXPORTERS.values(), ids=EXPORTERS)
+def test_exporting_changes_nothing_about_the_module(export, tmp_path):
+    *_, small, _ = cut("convnet")
+    small.train()
+    weight = next(p for p in small.parameters() if p.ndim == 4)
+    before = {name: tensor.clone() for name, tensor in small.state_dict().items()}, weight.stride()
+    export(small, CASES["convnet"][1], tmp_path / f"small{'.onnx' if export is export_onnx else '.pt2'}")
+    assert small.training
+    assert weight.stride() == before[1]
+    assert all(torch.equal(tensor, before[0][name]) for name, tensor in small.state_dict().items())
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_without_the_extra_the_error_says_how_to_install_it(exported, package, tmp_path, monkeypatch):
+    small, shape, directory = exported
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf"package {package}, .*pip install 'snv\[export\]'"):
+        if package == "onnx":
+            export_onnx(small, shape, tmp_path / "small.onnx")
+        else:
+            check_export(directory / "small.onnx", small, torch.zeros(1, *shape))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_name_and_a_missing_file_are_refused(exported, tmp_path):
+    small, shape, _ = exported
+    with pytest.raises(UserError, match=r"ends in \.onnx; got small\.pb\. Call it small\.onnx"):
+        export_onnx(small, shape, tmp_path / "small.pb")
+    with pytest.raises(UserError, match="no exported file"):
+        check_export(tmp_path / "small.onnx", small, torch.zeros(1, *shape))
+    (tmp_path / "small.pb").write_bytes(b"")
+    with pytest.raises(UserError, match=r"ends in \.onnx or \.pt2; got small\.pb"):
+        check_export(tmp_path / "small.pb", small, torch.zeros(1, *shape))

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from snv.networks import build_network
+from snv.neurons.find import find_neurons
+
+
+def layers(neurons):
+    return {layer.name: layer.n for layer in neurons.layers}
+
+
+def reads(neurons, layer, channel):
+    return {
+        (r.name, r.rows.start, r.rows.stop, r.columns.start, r.columns.stop)
+        for r in neurons.readers_of(neurons.index(layer, channel))
+    }
+
+
+@pytest.fixture(scope="module")
+def resnet():
+    network = build_network("resnet18", (3, 16, 16), 0, width=4)
+    network.add_head(3)
+    network.add_head(2)
+    return network, find_neurons(network, torch.rand(2, 3, 16, 16))
+
+
+def test_all_filters_of_a_resnet_are_players_and_its_heads_are_not(resnet):
+    network, neurons = resnet
+    assert neurons.n == 300
+    assert set(neurons.excluded) == {"heads.0", "heads.1"}
+    assert find_neurons(network.body, torch.rand(2, 3, 16, 16)).n == 300
+
+
+def test_every_parameter_of_the_body_belongs_to_exactly_one_neuron(resnet):
+    network, neurons = resnet
+    assert int(neurons.parameter_counts.sum()) == sum(p.numel() for p in network.body.parameters())
+    held = [id(owned.tensor) for owned in neurons.owned if owned.role != "statistic"]
+    assert sorted(held) == sorted(id(p) for p in network.body.parameters())
+
+
+def test_names_indices_and_places_agree(resnet):
+    _, neurons = resnet
+    assert len(neurons.names) == neurons.n
+    i = neurons.index("body.layer1.0.conv1", 2)
+    assert neurons.names[i] == "body.layer1.0.conv1[2]"
+    layer, channel = neurons.locate(i)
+    assert (layer.name, channel) == ("body.layer1.0.conv1", 2)
+    with pytest.raises(IndexError, match="channels 0 to 3"):
+        neurons.index("body.layer1.0.conv1", 4)
+    with pytest.raises(KeyError, match="no layer"):
+        neurons.index("nowhere", 0)
+
+
+def test_a_filter_owns_its_weights_and_its_norm_entries(resnet):
+    network, neurons = resnet
+    parts = neurons.parts_of(neurons.index("body.layer2.0.conv1", 5))
+    names = {part.name.removeprefix("body.layer2.0."): part.rows.tolist() for part in parts}
+    owned = ["conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var"]
+    assert names == {name: [5] for name in owned}
+    assert parts[0].tensor is network.body.layer2[0].conv1.weight
+
+
+def test_readers_follow_shortcuts_and_pooling(resnet):
+    _, neurons = resnet
+    assert reads(neurons, "body.layer1.1.conv2", 3) == {
+        ("body.layer2.0.conv1", 0, 8, 3, 4),
+        ("body.layer2.0.shortcut.0", 0, 8, 3, 4),
+    }
+    assert reads(neurons, "body.layer4.1.conv2", 7) == {("heads.0", 0, 3, 7, 8), ("heads.1", 0, 2, 7, 8)}
+    assert ("body.layer1.1.conv1", 0, 4, 1, 2) in reads(neurons, "body.conv1", 1)  # through the identity shortcut
+
+
+def test_values_are_handed_out_layer_by_layer(resnet):
+    _, neurons = resnet
+    values = torch.arange(neurons.n)
+    assert torch.equal(torch.cat([part for _, part in neurons.by_layer(values)]), values)
+    with pytest.raises(ValueError, match="one entry per neuron"):
+        list(neurons.by_layer(values[1:]))
+
+
+def test_flattened_maps_are_read_by_one_column_per_position():
+    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 4, 5), nn.ReLU(), nn.Linear(5, 2))
+    neurons = find_neurons(model, torch.rand(2, 1, 4, 4))
+    assert layers(neurons) == {"0": 3, "3": 5}
+    assert reads(neurons, "0", 2) == {("3", 0, 5, 8, 12)}
+
+
+def test_joined_maps_are_read_at_their_offset():
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c, self.fc = (
+                nn.Conv2d(1, 3, 1),
+                nn.Conv2d(3, 2, 1),
+                nn.Conv2d(5, 4, 1),
+                nn.Linear(4, 2),
+            )
+
+        def forward(self, x):
+            x = F.relu(self.a(x))
+            x = torch.cat([x, F.relu(self.b(x))], 1)
+            return self.fc(F.relu(self.c(x)).mean((2, 3)))
+
+    neurons = find_neurons(Dense(), torch.rand(2, 1, 4, 4))
+    assert reads(neurons, "b", 1) == {("c", 0, 4, 4, 5)}
+    assert reads(neurons, "a", 1) == {("b", 0, 2, 1, 2), ("c", 0, 4, 1, 2)}
+
+
+def test_grouped_convolutions_read_within_their_group():
+    model = nn.Sequential(
+        *(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=4), nn.GroupNorm(2, 4)),
+        *(nn.Conv2d(4, 6, 1, groups=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 2)),
+    )
+    neurons = find_neurons(model, torch.rand(2, 2, 5, 5))
+    assert layers(neurons) == {"0": 4, "3": 4, "5": 6}
+    assert reads(neurons, "0", 2) == {("3", 2, 3, 0, 1)}
+    assert reads(neurons, "3", 3) == {("5", 3, 6, 1, 2)}
+    assert {part.name for part in neurons.parts_of(neurons.index("3", 0))} == {
+        "3.weight",
+        "3.bias",
+        "4.weight",
+        "4.bias",
+    }
+
+
+@pytest.mark.parametrize(("conv", "norm", "d"), [(nn.Conv1d, nn.BatchNorm1d, 1), (nn.Conv3d, nn.BatchNorm3d, 3)])
+def test_one_and_three_dimensional_convolutions_have_neurons(conv, norm, d):
+    model = nn.Sequential(conv(2, 3, 3), norm(3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4))
+    model(torch.rand(2, 2, *[5] * d))
+    assert layers(find_neurons(model, torch.rand(2, 2, *[5] * d))) == {"0": 3}
+
+
+def test_a_layer_norm_after_a_linear_layer_belongs_to_its_units():
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 2))
+    neurons = find_neurons(model, torch.rand(2, 3))
+    assert neurons.parameter_counts.tolist() == [3 + 1 + 2] * 4
+
+
+def test_a_norm_of_a_sum_belongs_to_nobody():
+    class PreActivation(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.norm, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.fc(F.relu(self.norm(self.a(x) + self.b(x))))
+
+    neurons = find_neurons(PreActivation(), torch.rand(2, 4))
+    assert {owned.name for owned in neurons.owned} == {"a.weight", "a.bias", "b.weight", "b.bias"}
+
+
+def test_heads_are_found_by_data_flow_and_can_be_overruled_by_name():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2), nn.LogSoftmax(1))
+    example = torch.rand(2, 3)
+    assert layers(find_neurons(model, example)) == {"0": 4, "2": 5}
+    assert layers(find_neurons(model, example, exclude=["0"])) == {"2": 5}
+    assert layers(find_neurons(model, example, include=["4"])) == {"0": 4, "2": 5, "4": 2}
+
+
+def test_a_head_behind_an_activation_is_known_by_its_name():
+    class Squeeze(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.features = nn.Sequential(nn.Conv2d(1, 3, 1), nn.ReLU())
+            self.classifier = nn.Sequential(nn.Conv2d(3, 2, 1), nn.ReLU())
+
+        def forward(self, x):
+            return self.classifier(self.features(x)).mean((2, 3))
+
+    assert layers(find_neurons(Squeeze(), torch.rand(2, 1, 4, 4))) == {"features.0": 3}
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.twice, self.never, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(F.relu(self.twice(F.relu(self.twice(x)))))
+
+
+def test_a_layer_used_twice_is_one_set_of_players_and_an_unused_one_is_none():
+    neurons = find_neurons(Shared(), torch.rand(2, 4))
+    assert layers(neurons) == {"twice": 4}
+    assert neurons.layers[0].uses == 2
+    assert neurons.unused == ("never",)
+    assert {r.name for r in neurons.readers_of(0)} == {"twice", "fc"}
+
+
+def test_two_layers_with_one_parameter_are_refused():
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    model[2].weight = model[0].weight
+    with pytest.raises(ValueError, match="exclude"):
+        find_neurons(model, torch.rand(2, 3))
+    assert find_neurons(model, torch.rand(2, 3), exclude=["2"]).n == 3
+
+
+def test_what_cannot_be_followed_is_not_guessed():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.b(self.a(x).cumsum(1))
+
+    neurons = find_neurons(Odd(), torch.rand(2, 4))
+    assert neurons.readers_of(0) is None
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.fc(self.encoder(x).mean(1))
+
+
+def test_a_transformer_has_attention_heads_and_hidden_units():
+    neurons = find_neurons(Transformer(), torch.rand(2, 5, 8))
+    assert layers(neurons) == {
+        f"encoder.layers.{i}.{part}": n for i in (0, 1) for part, n in [("self_attn", 2), ("linear1", 12)]
+    }
+    head = neurons.index("encoder.layers.0.self_attn", 1)
+    rows = {part.name.rpartition(".")[2]: part.rows.tolist() for part in neurons.parts_of(head)}
+    own = [*range(4, 8), *range(12, 16), *range(20, 24)]  # of queries, keys and values
+    assert rows == {"in_proj_weight": own, "in_proj_bias": own}
+    assert reads(neurons, "encoder.layers.0.self_attn", 1) == {("encoder.layers.0.self_attn.out_proj", 0, 8, 4, 8)}
+    assert reads(neurons, "encoder.layers.1.linear1", 7) == {("encoder.layers.1.linear2", 0, 8, 7, 8)}
+
+
+def test_looking_for_neurons_leaves_the_model_as_it_was():
+    model = Transformer().train()
+    model.encoder.layers[0].eval()
+    state = torch.get_rng_state()
+    find_neurons(model, torch.rand(2, 5, 8, generator=torch.Generator()))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert not model.encoder.layers[0].training
+    assert torch.backends.mha.get_fastpath_enabled()
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())

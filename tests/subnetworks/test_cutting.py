@@ -1,0 +1,277 @@
+"""A subnetwork cut out is the masked network: the same answers, fewer weights, trainable, and back again."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from snv.errors import UserError
+from snv.networks import build_network
+from snv.neurons.find import find_neurons
+from snv.neurons.gates import ablated, mean_responses
+from snv.subnetworks.cutting import compact, write_back
+from snv.subnetworks.folding import folded
+from snv.subnetworks.select import select
+
+CASES = {
+    "resnet": ("resnet18", (3, 16, 16), {"width": 8}),
+    "resnet, stride 2": ("resnet18", (3, 20, 12), {"width": 8, "stem": "3x3/2"}),
+    "resnet, 7x7": ("resnet18", (3, 40, 40), {"width": 8, "stem": "7x7/2"}),
+    "convnet": ("convnet", (1, 8, 8), {"width": 8}),
+    "mlp": ("mlp", (1, 8, 8), {"hidden": [30, 20]}),
+}
+
+
+def cut(case, capacity=0.3, seed=0):
+    name, shape, options = CASES[case]
+    torch.manual_seed(seed)
+    network = build_network(name, shape, seed, **options)
+    network.add_head(5)
+    images = torch.randn(12, *shape)
+    network.train()(images)  # norm statistics that are not the initial ones
+    network.eval()
+    neurons = find_neurons(network.body, images[:2], include=["*"])
+    means = mean_responses(network.body, neurons, images)
+    mask = select(torch.rand(neurons.n), neurons.layer_index, int(capacity * neurons.n))
+    small, links = compact(network.body, network.head(0), neurons, mask, means, shape)
+    return network, images, neurons, mask, means, small.eval(), links
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_small_network_answers_like_the_masked_one(case):
+    network, images, neurons, mask, means, small, _ = cut(case)
+    with torch.no_grad(), ablated(neurons, mask, means):
+        expected = network(images, 0)
+    with torch.no_grad():
+        torch.testing.assert_close(small(images), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mask_that_keeps_everything_gives_the_dense_network(case):
+    network, images, _, _, _, small, _ = cut(case, capacity=1.0)
+    with torch.no_grad():
+        torch.testing.assert_close(small(images), network(images, 0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_small_network_learns_is_written_back(case):
+    network, images, neurons, mask, means, small, links = cut(case)
+    optimizer = torch.optim.SGD([p for p in small.parameters() if p.requires_grad], lr=0.05)
+    small.train()
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(small(images), torch.arange(12) % 5).backward()
+        optimizer.step()
+    small.eval()
+    write_back(links)
+    network.eval()
+    with torch.no_grad(), ablated(neurons, mask, means):
+        torch.testing.assert_close(network(images, 0), small(images), rtol=1e-3, atol=1e-4)
+
+
+def test_writing_back_touches_no_row_outside_the_mask():
+    _network, _images, neurons, mask, _, small, links = cut("resnet")
+    before = {owned.name: owned.tensor.detach().clone() for owned in neurons.owned}
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter += 1
+    write_back(links)
+    for owned in neurons.owned:
+        if owned.role == "weight":
+            assert torch.equal(owned.tensor[~mask[owned.owner]], before[owned.name][~mask[owned.owner]])
+            assert not torch.equal(owned.tensor[mask[owned.owner]], before[owned.name][mask[owned.owner]])
+
+
+BIASED = {
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 8)),
+    "padded convolutions": lambda: nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 8, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ),
+}
+NOT_LEARNED = {"-0": -0.0, "0": 0.0, "a number": 0.3, "infinite": math.inf, "NaN": math.nan}
+
+
+@pytest.mark.parametrize("bias", NOT_LEARNED.values(), ids=NOT_LEARNED)
+@pytest.mark.parametrize("outside", [0.0, 0.7], ids=["silent", "means"])
+@pytest.mark.parametrize("make", BIASED.values(), ids=BIASED)
+def test_writing_back_leaves_the_bits_of_biases_that_were_not_learned(make, outside, bias):
+    torch.manual_seed(0)
+    body, head = make(), nn.Linear(8, 2)
+    neurons = find_neurons(body, torch.zeros(2, 1, 8, 8), include=["*"])
+    biases = [owned.tensor for owned in neurons.owned if owned.role == "bias"]
+    with torch.no_grad():
+        for tensor in biases:
+            tensor[::2] = bias
+    mask = torch.arange(neurons.n) % 3 != 0
+    _, links = compact(body, head, neurons, mask, torch.full((neurons.n,), outside), (1, 8, 8))
+    before = [tensor.detach().clone().view(torch.int32) for tensor in biases]
+    write_back(links)
+    assert len(biases) == 2
+    assert all(torch.equal(x.detach().view(torch.int32), old) for x, old in zip(biases, before, strict=True))
+
+
+def test_a_learned_bias_is_written_back_to_the_last_bit_where_no_constant_was_added():
+    network, _, neurons, mask, means, *_ = cut("mlp")
+    _, links = compact(network.body, network.head(0), neurons, mask, torch.zeros_like(means), CASES["mlp"][1])
+    with torch.no_grad():
+        for link in links:
+            link.small.bias.copy_(torch.randn(len(link.rows)) * 1e-3)
+            link.small.bias[0] = -0.0
+    write_back(links)
+    assert len(links) == 3
+    for link in links:
+        found, learned = link.dense.bias[link.rows], link.small.bias
+        assert torch.equal(found.view(torch.int32), learned.view(torch.int32))
+
+
+def test_a_tenth_of_the_neurons_is_a_few_percent_of_the_weights():
+    network, *_, small, _ = cut("resnet", capacity=0.1)
+    dense = sum(p.numel() for p in network.parameters())
+    assert sum(p.numel() for p in small.parameters()) < 0.04 * dense
+
+
+def test_noise_outside_the_mask_does_not_reach_the_answers():
+    network, images, neurons, mask, means, _small, _ = cut("resnet")
+    with torch.no_grad(), ablated(neurons, mask, means):
+        before = network(images, 0)
+    with torch.no_grad():
+        for owned in neurons.owned:
+            if owned.role == "weight":
+                owned.tensor[~mask[owned.owner]] = torch.randn_like(owned.tensor[~mask[owned.owner]]) * 100
+        with ablated(neurons, mask, means):
+            assert torch.equal(network(images, 0), before)
+
+
+def test_an_empty_layer_is_refused():
+    network, _images, neurons, mask, means, *_ = cut("convnet")
+    mask = mask.clone()
+    mask[neurons.layer("conv2").neurons] = False
+    with pytest.raises(UserError, match=r"cuts the network in two: conv2 keeps 0 neurons"):
+        compact(network.body, network.head(0), neurons, mask, means, (1, 8, 8))
+
+
+def test_a_layer_that_cannot_be_cut_is_named():
+    body = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.ReLU())
+    neurons = find_neurons(body, torch.zeros(2, 4, 8, 8), include=["*"])
+    with pytest.raises(UserError, match="Conv2d layers cannot be cut out, only convolutions without groups"):
+        compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
+
+
+class Own(nn.Module):
+    """Someone's network: two convolutions, and ``join`` says what becomes of their maps."""
+
+    def __init__(self, join):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(3, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6, affine=False)
+        self.scale = nn.Parameter(torch.ones(6, 1, 1))
+        self.register_buffer("offset", torch.ones(6, 1, 1))
+        self.join = join
+
+    def forward(self, images):
+        return self.join(self, self.a(images), self.b(images)).mean((2, 3))
+
+
+REFUSED = {
+    "a parameter": (
+        lambda own, a, b: a * own.scale + b,
+        r"'mul' reads the network's tensor 'scale' itself.*Replace",
+    ),
+    "a buffer": (lambda own, a, b: a + (b - own.offset), r"'sub' reads the network's tensor 'offset' itself"),
+    "a weight": (lambda own, a, b: F.conv2d(a, own.scale[None]), r"reads the network's tensor 'scale' itself"),
+    "a new tensor": (lambda own, a, b: a + b * torch.ones(1), r"'mul' reads the network's tensor '_tensor_constant"),
+    "a scaled sum": (lambda own, a, b: torch.add(a, b, alpha=2), r"The operation 'add' cannot be cut out"),
+    "a broadcast": (lambda own, a, b: a + F.adaptive_avg_pool2d(b, 1), r"found \(6, 8, 8\) and \(6, 1, 1\)"),
+    "channels and positions": (lambda own, a, b: a.flatten(2)[..., None], "The operation 'flatten' cannot be cut out"),
+    "other rows": (lambda own, a, b: a.view(-1, 6, 64, 1), "The operation 'view' cannot be cut out"),
+    "a bare norm": (lambda own, a, b: own.norm(a), "BatchNorm2d layers cannot be cut out, only .* with weights"),
+}
+
+
+@pytest.mark.parametrize(("join", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_cut_is_told_in_words(join, message):
+    body = Own(join).eval()
+    neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
+    mask, means = torch.ones(neurons.n, dtype=torch.bool), torch.zeros(neurons.n)
+    with pytest.raises(UserError, match=message):
+        compact(body, nn.Linear(6, 2), neurons, mask, means, (3, 8, 8))
+
+
+FLAT = {
+    "torch.flatten": lambda x: torch.flatten(x, 1),
+    "flatten": lambda x: x.flatten(start_dim=1),
+    "view": lambda x: x.view(-1, 384),
+    "reshape": lambda x: x.reshape((-1, 384)),
+    "module": nn.Flatten(),
+}
+
+
+class Flat(nn.Module):
+    def __init__(self, flat):
+        super().__init__()
+        self.conv, self.flat = nn.Conv2d(3, 6, 3, padding=1), flat
+
+    def forward(self, images):
+        return self.flat(self.conv(images).relu())
+
+
+@pytest.mark.parametrize("flat", FLAT.values(), ids=FLAT)
+def test_maps_become_features_in_any_words(flat):
+    body, head = Flat(flat).eval(), nn.Linear(384, 2)
+    images = torch.randn(3, 3, 8, 8)
+    neurons = find_neurons(body, images, include=["*"])
+    mask, means = torch.arange(6) % 2 == 0, torch.full((6,), 0.3)
+    small, _ = compact(body, head, neurons, mask, means, (3, 8, 8))
+    with torch.no_grad(), ablated(neurons, mask, means):
+        torch.testing.assert_close(small(images), head(body(images)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("moved", ["network", "head"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_small_network_is_where_the_dense_one_is(case, moved, monkeypatch):
+    """Another device that every machine has is "meta", whose tensors have no values, so no `if` can ask for them."""
+    network, images, neurons, mask, means, *_ = cut(case)
+    (network if moved == "network" else network.head(0)).to("meta")
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda _: False)
+    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    assert {x.device.type for x in [*small.parameters(), *small.buffers()]} == {"meta"}
+    assert small(images.to("meta")).shape == (12, 5)
+    assert small.features(images.to("meta")).device.type == "meta"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_constants_take_the_type_of_the_weights_they_meet(case):
+    network, images, neurons, mask, means, *_ = cut(case)
+    network, images = network.double(), images.double()
+    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    assert {x.dtype for x in [*small.parameters(), *small.buffers()] if x.is_floating_point()} == {torch.float64}
+    with torch.no_grad(), ablated(neurons, mask, means):
+        expected = network(images, 0)
+    with torch.no_grad():
+        torch.testing.assert_close(small.eval()(images), expected)
+        torch.testing.assert_close(folded(small)(images), expected)
+
+
+@pytest.mark.parametrize("case", ["resnet", "resnet, stride 2", "resnet, 7x7", "convnet"])
+@pytest.mark.parametrize("capacity", [0.1, 0.3, 0.8])
+def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capacity):
+    _, images, _, _, _, small, _ = cut(case, capacity)
+    plain = folded(small)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in plain.modules())
+    assert any(isinstance(module, nn.BatchNorm2d) for module in small.modules()), "the original is untouched"
+    with torch.no_grad():
+        torch.testing.assert_close(plain(images), small(images), rtol=1e-4, atol=1e-5)
+
+
+def test_features_come_in_the_order_of_the_dense_network():
+    network, images, neurons, mask, means, small, _ = cut("resnet", 0.3)
+    with torch.no_grad(), ablated(neurons, mask, means):
+        dense = network.body(images)
+    with torch.no_grad():
+        found = small.features(images)
+    moving = dense.std(0) > 1e-6
+    torch.testing.assert_close(found[:, found.std(0) > 1e-6], dense[:, moving], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,134 @@
+"""Cut out and folded, a network with any activation answers as before; what a fold cannot do is left as it was."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from snv.neurons.find import find_neurons
+from snv.neurons.gates import ablated, mean_responses
+from snv.subnetworks.cutting import ELEMENTWISE_MODULES, ELEMENTWISE_NAMES, Compact, Merge, Shifted, compact
+from snv.subnetworks.folding import Plain, folded
+from snv.subnetworks.select import select
+
+SHAPE = (3, 8, 8)
+
+MODULES = {kind.__name__: kind() for kind in ELEMENTWISE_MODULES}
+FUNCTIONS = {name: getattr(F, name, None) or getattr(torch, name) for name in ELEMENTWISE_NAMES}
+WITH_SETTINGS = {
+    "leaky_relu, 0.5": lambda x: F.leaky_relu(x, 0.5),
+    "leaky_relu, all by name": lambda x: F.leaky_relu(input=x, negative_slope=0.5),
+    "gelu, tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "elu, 2": lambda x: F.elu(x, alpha=2.0),
+    "relu, in place": lambda x: F.relu(x, inplace=True),
+    "a method": lambda x: x.sigmoid(),
+    "module, leaky_relu": nn.LeakyReLU(0.5),
+    "module, gelu": nn.GELU(approximate="tanh"),
+    "module, elu": nn.ELU(2.0),
+    "module, silu in place": nn.SiLU(inplace=True),
+}
+ACTIVATIONS = {**MODULES, **FUNCTIONS, **WITH_SETTINGS}
+
+
+class Residual(nn.Module):
+    """Padded convolutions with two sums; the activation is one object called four times."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.layers = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(3))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(3))
+        self.activation = activation
+
+    def branch(self, i: int, x: Tensor) -> Tensor:
+        return self.norms[i](self.layers[i](x))
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.activation(self.first(images))
+        x = self.activation(x + self.branch(0, x))
+        x = self.activation(x + self.branch(1, x))
+        return self.activation(self.branch(2, x)).mean((2, 3))
+
+
+class Straight(Residual):
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.activation(self.first(images))
+        for i in range(3):
+            x = F.max_pool2d(self.activation(self.branch(i, x)), 3, stride=1, padding=1)
+        return x.mean((2, 3))
+
+
+class NormFirst(Residual):
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.first(images)
+        for i in range(3):
+            x = x + self.layers[i](self.activation(self.norms[i](x)))
+        return self.activation(x).mean((2, 3))
+
+
+class Fork(Residual):
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.activation(self.first(images))
+        y, z = self.activation(x + self.branch(0, x)), self.activation(x + self.branch(1, x))
+        return self.activation(y + self.branch(2, z)).mean((2, 3))
+
+
+def cut(body: nn.Module) -> tuple[Compact, Tensor, Tensor]:
+    """Half of a network cut out, images, and what the masked network says about them."""
+    torch.manual_seed(0)
+    for parameter in body.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    images, head = torch.randn(6, *SHAPE), nn.Linear(8, 4)
+    body.train()(images)
+    neurons = find_neurons(body.eval(), images[:2], include=["*"])
+    means = mean_responses(body, neurons, images)
+    mask = select(torch.rand(neurons.n), neurons.layer_index, neurons.n // 2)
+    with torch.no_grad(), ablated(neurons, mask, means):
+        expected = head(body(images))
+    return compact(body, head, neurons, mask, means, SHAPE)[0].eval(), images, expected
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("build", [Residual, Straight, NormFirst, Fork])
+def test_any_activation_is_cut_out_and_folded_exactly(build, activation):
+    small, images, expected = cut(build(ACTIVATIONS[activation]))
+    with torch.no_grad():
+        torch.testing.assert_close(small(images), expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(folded(small)(images), expected, rtol=1e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_sums_and_maps_are_gone_unless_zeros_would_not_stay_zeros(activation):
+    small, *_ = cut(Residual(ACTIVATIONS[activation]))
+    kinds = {type(part) for part in folded(small).body.children()}
+    assert Merge in {type(part) for part in small.body.children()}
+    assert ({Merge, Shifted} <= kinds) if "igmoid" in activation or activation == "a method" else Plain in kinds
+    assert nn.BatchNorm2d not in kinds
+    assert (Merge in kinds) == (Shifted in kinds)
+
+
+def test_a_constant_does_not_fade_on_a_long_way():
+    """After 40 times SiLU a 1 is 10⁻¹²; the taps that read it would be as large as it is small."""
+
+    class Deep(Residual):
+        def forward(self, images: Tensor) -> Tensor:
+            x = self.first(images)
+            for _ in range(40):
+                x = self.activation(x)
+            return self.activation(self.layers[0](x)).mean((2, 3))
+
+    small, images, expected = cut(Deep(nn.SiLU()))
+    plain = folded(small)
+    assert max(p.abs().max().item() for p in plain.parameters()) <= 16
+    with torch.no_grad():
+        torch.testing.assert_close(plain(images), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu, 0.5", "ReLU6"])
+def test_ones_stay_ones_where_the_activation_lets_them(activation):
+    small, *_ = cut(Residual(ACTIVATIONS[activation]))
+    first = next(part for part in folded(small).body.children() if isinstance(part, nn.Conv2d))
+    assert first.bias[-1].item() == 1
+    assert not first.weight[-1].any()
