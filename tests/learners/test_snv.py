@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import weakref
 
 import pytest
 import torch
 from test_learner_contract import assert_same
 from toy import around, learn, make, toy_stream
 
+from snv.data.augment import Preprocess
+from snv.data.task import InMemory
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
 from snv.learners.snv import sample_of_all
@@ -18,7 +21,7 @@ from snv.neurons.wiring import own_weights
 from snv.runs.evaluate import accuracy
 from snv.shapley.estimate import estimate
 from snv.subnetworks.rules import RULES
-from snv.training.loop import Training
+from snv.training.loop import EVALUATION_BATCH, Training
 from snv.valuation.scores import SCORES
 
 
@@ -596,3 +599,56 @@ def test_with_norm_layers_and_frozen_rows_a_cut_task_goes_on_with_the_same_bits(
         again.end_stage(task, again.stage(task, index))
     again.end_task(task)
     assert_same(again.state_dict(), whole.state_dict())
+
+
+def test_a_task_is_valued_and_measured_with_two_batches_of_its_images_in_memory(monkeypatch):
+    monkeypatch.setattr("snv.valuation.examples.ROOM", 0)
+    alive, prepared, plain = [0], [0, 0], Preprocess.__call__
+
+    def gone(n: int) -> None:
+        alive[0] -= n
+
+    def watched(self, *arguments):
+        images = plain(self, *arguments)
+        alive[0] += len(images)
+        prepared[:] = prepared[0] + len(images), max(prepared[1], alive[0])
+        weakref.finalize(images, gone, len(images))
+        return images
+
+    stream = toy_stream(1)
+    learner = make("snv", "cil", stream, capacity=0.3)
+    task = stream.task(0)
+    task = dataclasses.replace(task, train=repeated(task.train), val=repeated(task.val), test=None)
+    learner.begin_task(task)
+    monkeypatch.setattr(Preprocess, "__call__", watched)
+    learner.end_stage(task, learner.stage(task, 0))
+    learner.end_stage(task, learner.stage(task, 1))
+    learner.end_task(task)
+    total, most = prepared
+    assert total > 1500
+    assert most <= 2 * EVALUATION_BATCH
+
+
+def repeated(split: InMemory) -> InMemory:
+    return InMemory(split.pixels.repeat(50, 1, 1, 1), split.labels.repeat(50))
+
+
+def test_what_a_valuation_said_goes_with_its_task():
+    learner, _ = learned(3)
+    first, _, third = learner.valuations
+    assert first["estimator"] == "gradient"
+    values = learner.values[2]
+    learner.forget(1)
+    assert learner.valuations == [first, third]
+    assert torch.equal(learner.values[1], values)
+
+
+def test_a_state_from_before_valuations_were_kept_is_taken_and_its_tasks_can_be_forgotten():
+    learner, stream = learned(2)
+    state = cloned(learner.state_dict())
+    del state["valuations"]
+    again = make("snv", "til", stream, capacity=0.3)
+    again.load_state_dict(state)
+    assert again.valuations == [None, None]
+    again.forget(0)
+    assert again.valuations == [None]

@@ -14,6 +14,7 @@ import pytest
 
 from snv.config import load_config
 from snv.errors import Interrupted, UserError
+from snv.files import load_state, save_state
 from snv.learners import LEARNERS
 from snv.runs.run import run
 from snv.runs.value import value_run
@@ -154,3 +155,21 @@ def test_a_run_of_the_version_before_with_a_switch_that_is_gone_is_refused_in_on
     for again in (lambda: run(config, tmp_path), lambda: value_run(tmp_path, 1)):
         with pytest.raises(UserError, match=r"learner\.released=0\.05, which snv has no more"):
             again()
+
+
+def test_a_run_begun_before_valuations_were_kept_is_continued(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=snv", "data.tasks=2", "train.epochs=3"])
+    whole = run(config, tmp_path)
+    (tmp_path / "checkpoints" / "task-002.safetensors").unlink()
+    first = tmp_path / "checkpoints" / "task-001.safetensors"
+    state = load_state(first)
+    del state["learner"]["valuations"], state["record"]["valuations"]
+    save_state(first, state)
+    for name, missing in (("record.json", "valuations"), ("costs.json", "valuation_seconds")):
+        known = json.loads((tmp_path / name).read_text())
+        del known[missing]
+        (tmp_path / name).write_text(json.dumps(known | ({"status": "unfinished"} if name == "record.json" else {})))
+    again = run(config, tmp_path)
+    assert again.status == "finished"
+    assert again.valuations == [None, whole.valuations[1]]
+    assert again.accuracy.tolist() == whole.accuracy.tolist()
