@@ -608,6 +608,7 @@ class SNV(Learner):
             _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
             logits.append(said)
             views.append(turned_too)
+        self.tell("statistics", len(chunks), len(chunks))
         labels = task.train.labels[rows].to(self.setting.device) - task.block.start
         of_views = torch.cat(views, dim=1) if self.config.rotations else None
         with self.counted(f"statistics {task.id}", len(labels)):
