@@ -187,7 +187,7 @@ def test_multiply_accumulates_are_counted_right_while_the_buffer_fills_and_in_a_
             training.progress.step = step + 1
             sizes.add(len(batch.labels))
             counted = meter.counted(learner.work(batch), len(batch.labels))
-            with FlopCounterMode(display=False) as counter, meter.timed("train"), counted:
+            with FlopCounterMode(display=False) as counter, meter.phase("train"), counted:
                 learner.step(batch, training.optimizer)
             true += counter.get_total_flops() / 2
         training.progress.step = 0

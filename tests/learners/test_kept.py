@@ -30,6 +30,7 @@ BY_HAND = {
     ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
     ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
+    ("snv-paper", "til"): HIDDEN + T * 9 * HIDDEN,  # B_t; per task a mask and the values
     ("snv", "til"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN),
     ("snv", "cil"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN + 16),  # and of CIL the means and deviations of two scores
 }
@@ -48,6 +49,7 @@ def learned(name, scenario, network=None, **config):
 @pytest.mark.parametrize(("name", "scenario"), BY_HAND, ids=lambda part: part)
 def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
+    own["snv-paper"] = {"permutations": 2, "burn_in": 2}
     learner = learned(name, scenario, **own.get(name, {}))
     expected = BY_HAND[name, scenario]
     if (name, scenario) == ("snv", "cil"):
