@@ -29,8 +29,10 @@ def test_gradients_of_networks_with_few_channels_are_right_on_every_kind_of_proc
     done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-500:]  # a corrupted heap ends the process
     errors = json.loads(done.stdout)
-    assert len(errors) == 3 * 17 * 2 * 2 * 2
-    wrong = {name: error for name, error in errors.items() if not error < 1e-3}
+    assert len(errors) == (17 + 5 + 3) * 2 * 2 * 2
+    wrong = {
+        name: error for name, error in errors.items() if not error < 5e-3
+    }  # rounding gives less than 1e-3, the fault 0.03 and more
     assert not wrong
 
 

@@ -577,7 +577,8 @@ class SNV(Learner):
         self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
         self.kept = self._read_by(range(len(self.subnetworks)))
         self.values = list(state["values"])
-        self.valuations = list(state.get("valuations", [None] * len(self.values)))  # older checkpoints have none
+        known = list(state.get("valuations", []))  # older checkpoints have none, and models keep none
+        self.valuations = [None] * (len(self.values) - len(known)) + known
         self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
         self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]
