@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from test_compact import CASES, cut
+from test_cutting import CASES, cut
 
 from snv.errors import UserError
 from snv.model.export import check_export, export_onnx, export_program

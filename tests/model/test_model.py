@@ -118,7 +118,7 @@ def test_a_model_without_a_directory_lives_in_memory_until_it_is_given_one(pictu
 
 
 def test_a_full_network_still_learns_and_keeps_its_promise(pictures, monkeypatch):
-    monkeypatch.setattr("snv.model.LARGEST", 1.0)
+    monkeypatch.setattr("snv.model.model.LARGEST", 1.0)
     model = small_model(capacity=1.0)
     model.learn(pictures / "birds", epochs=2)
     before = answers(model, "birds")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -135,8 +137,9 @@ def test_a_whole_walk_sums_to_what_the_network_gains(games):
 def test_blocks_and_memory_do_not_change_the_numbers(games, monkeypatch):
     fast, slow = games
     expected = slow.flips(half(slow.n), some(slow.n, 8))
-    monkeypatch.setattr("snv.valuation.neuron_game.BLOCK", 3)
-    monkeypatch.setattr("snv.valuation.neuron_game.ROWS", 4)
+    inside = sys.modules[NeuronGame.__module__]
+    monkeypatch.setattr(inside, "BLOCK", 3)
+    monkeypatch.setattr(inside, "ROWS", 4)
     for memory in (1, 10**6):
         small = NeuronGame(fast.model, fast.images, fast.labels, fast.neurons, means=fast.means, memory=memory)
         torch.testing.assert_close(small.flips(half(fast.n), some(fast.n, 8)), expected, rtol=1e-4, atol=1e-6)
