@@ -33,7 +33,7 @@ def right(path: Path) -> dict[str, float]:
     for t in range(len(run.stream)):
         for images, labels in prepared(run.stream.test(t), around, True):
             with torch.inference_mode():
-                evidence = learner.evidence(images)
+                evidence = learner.specialists.evidence(images)
                 for name in rules:
                     found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
             n += len(labels)

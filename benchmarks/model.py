@@ -74,7 +74,7 @@ def onnx(model: Model, task: str, images: torch.Tensor, turns: int) -> dict[str,
     """How much faster the task's own file is, and how close to the model it answers."""
     small, setting = model.deployable(task), model.learner.setting
     t = [info.name for info in model.tasks].index(task)
-    dense = Dense(model.learner.body, model.learner.network.head(t))
+    dense = Dense(model.learner.specialists.body, model.learner.network.head(t))
     whole = Standardised(dense, setting.preprocess.mean, setting.preprocess.std).eval()
     with tempfile.TemporaryDirectory() as folder:
         sessions = {}
@@ -113,7 +113,7 @@ def startup_seconds(model: Path, file: Path) -> float:
 
 def bytes_over_dense(path: Path, model: Model) -> float:
     stored = sum(file.stat().st_size for file in path.iterdir())
-    dense = sum(x.numel() * x.element_size() for x in model.learner.body.state_dict().values())
+    dense = sum(x.numel() * x.element_size() for x in model.learner.specialists.body.state_dict().values())
     return (stored - PER_TASK * len(model.tasks)) / dense
 
 

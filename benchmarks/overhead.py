@@ -116,7 +116,7 @@ def ratio_of(plain: Steps, other: Steps, rounds: int) -> float:
 def freeze_overhead(stream: TaskStream, rounds: int) -> float:
     """A dense step that puts half of all neurons back, over the same step that does not."""
     bare, held = Steps("snv", stream, capacity=0.5), Steps("snv", stream, capacity=0.5)
-    bare.learner._held = None
+    bare.learner._frozen = None
     return ratio_of(bare, held, rounds) - 1
 
 

@@ -53,7 +53,9 @@ def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     learner = learned(name, scenario, **own.get(name, {}))
     expected = BY_HAND[name, scenario]
     if (name, scenario) == ("snv", "cil"):
-        live = [int(s.mask.sum()) for s in learner.subnetworks]  # features; class means in all so far, a covariance
+        live = [
+            int(s.mask.sum()) for s in learner.specialists.subnetworks
+        ]  # features; class means in all so far, a covariance
         expected += sum(4 * 2 * f for t in range(T) for f in live[: t + 1]) + sum(4 * f * (f + 1) // 2 for f in live)
     assert learner.bytes_beyond_network() == expected
 
@@ -68,9 +70,9 @@ def convnet():
 
 def test_capacity_counts_the_norm_layers_of_every_task_of_SNV():
     learner = learned("snv", "til", convnet(), capacity=0.3)
-    masks = [s.mask for s in learner.subnetworks]
+    masks = [s.mask for s in learner.specialists.subnetworks]
     weights = 0
-    for parts in zip(*(learner.reads(t) for t in range(T)), strict=True):
+    for parts in zip(*(learner.specialists.reads(t) for t in range(T)), strict=True):
         union = parts[0].entries | parts[1].entries | parts[2].entries
         tensor = parts[0].owned.tensor
         weights += int(union.sum()) * math.prod(tensor.shape[2:])

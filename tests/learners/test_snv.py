@@ -41,26 +41,26 @@ def overwrite_all_but(learner, t: int) -> None:
     """Noise on every weight of the body and the heads that task t does not read."""
     rng = torch.Generator().manual_seed(3)
     with torch.no_grad():
-        for part in learner.reads(t):
+        for part in learner.specialists.reads(t):
             outside = ~part.entries
             part.owned.tensor[outside] = torch.randn(part.owned.tensor[outside].shape, generator=rng) * 50
         for s, head in enumerate(learner.network.heads):
             if s != t:
                 head.weight.normal_(generator=rng)
-    learner._cut_out.clear()
+    learner.specialists._cut_out.clear()
 
 
 @pytest.mark.parametrize("bias", [-0.0, 0.0, 0.25])
 def test_frozen_biases_keep_their_bits_through_later_tasks(bias):
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3)
-    (owned,) = [owned for owned in own_weights(learner.neurons) if owned.role == "bias"]
+    (owned,) = [owned for owned in own_weights(learner.specialists.neurons) if owned.role == "bias"]
     learn(learner, stream, 0)
     with torch.no_grad():
         owned.tensor.fill_(bias)
-    learner.certificates[0] = learner.certify(0)
+    learner.specialists.certificates[0] = learner.specialists.certify(0)
     learn(learner, stream, 1)
-    kept = owned.tensor.detach()[learner.subnetworks[0].mask[owned.owner]]
+    kept = owned.tensor.detach()[learner.specialists.subnetworks[0].mask[owned.owner]]
     assert torch.equal(kept.view(torch.int32), torch.full_like(kept, bias).view(torch.int32))
 
 
@@ -88,26 +88,26 @@ def test_noise_on_every_weight_outside_a_tasks_subnetwork_changes_nothing():
     learner, stream = learned()
     before = learner.logits(probes(), stream.blocks[0])
     overwrite_all_but(learner, 0)
-    assert learner.certify(0) == learner.certificates[0]
+    assert learner.specialists.certify(0) == learner.specialists.certificates[0]
     assert torch.equal(learner.logits(probes(), stream.blocks[0]), before)
 
 
 def test_one_changed_bit_inside_a_subnetwork_stops_everything():
     learner, _ = learned(2)
-    learner.verify()
-    owned = own_weights(learner.neurons)[0]
-    row = int(learner.subnetworks[0].mask[owned.owner].nonzero()[0])
+    learner.specialists.verify()
+    owned = own_weights(learner.specialists.neurons)[0]
+    row = int(learner.specialists.subnetworks[0].mask[owned.owner].nonzero()[0])
     with torch.no_grad():
         entry = owned.tensor.view(len(owned.tensor), -1)[row]
         entry[0] = torch.nextafter(entry[0], torch.tensor(9.0))
     with pytest.raises(RuntimeError, match="Task 1 is not what it was when it was frozen"):
-        learner.verify()
+        learner.specialists.verify()
 
 
 def parts(learner) -> dict[tuple[int, str], torch.Tensor]:
     """Everything the learner keeps to tell tasks apart, by task and name."""
     found = {}
-    for t, kept in enumerate(learner.statistics):
+    for t, kept in enumerate(learner.specialists.statistics):
         means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
         named = {"energy": kept.energy, "rotation": kept.rotation, "covariance": kept.covariance, **means}
         found |= {(t, name): x for name, x in named.items()}
@@ -116,16 +116,16 @@ def parts(learner) -> dict[tuple[int, str], torch.Tensor]:
 
 def test_in_CIL_one_changed_bit_of_any_statistics_stops_everything():
     learner, stream = learned(2, "cil")
-    learner.verify()
+    learner.specialists.verify()
     for (t, name), x in parts(learner).items():
         before = x.clone()
         x.view(torch.int32).view(-1)[-1] ^= 1
-        assert learner.changed() == [t]
+        assert list(learner.specialists.changed()) == [t]
         with pytest.raises(RuntimeError, match=f"Task {t + 1} is not what it was when it was frozen: {name} changed"):
-            learner.verify()
+            learner.specialists.verify()
         x.copy_(before)
     assert len(parts(learner)) == 9
-    learner.statistics[0].means[0][0, 0] += 1
+    learner.specialists.statistics[0].means[0][0, 0] += 1
     with pytest.raises(RuntimeError, match="class means in task 1 changed"):
         learn(learner, stream, 1)  # whatever it learns, it is told when that is frozen
 
@@ -134,10 +134,10 @@ def test_in_CIL_one_changed_bit_of_any_statistics_stops_everything():
 def test_the_evidence_of_other_tasks_is_proved_after_one_was_forgotten(forgotten):
     learner, _ = learned(3, "cil")
     learner.forget(forgotten)
-    assert learner.changed() == []
-    assert [len(certificate.evidence) for certificate in learner.certificates] == [4, 5]
-    learner.statistics[1].means[0][0, 0] += 1
-    assert learner.changed() == [1]
+    assert list(learner.specialists.changed()) == []
+    assert [len(certificate.evidence) for certificate in learner.specialists.certificates] == [4, 5]
+    learner.specialists.statistics[1].means[0][0, 0] += 1
+    assert list(learner.specialists.changed()) == [1]
 
 
 def test_a_state_of_the_version_before_loads_verifies_and_learns_on(tmp_path):
@@ -150,25 +150,25 @@ def test_a_state_of_the_version_before_loads_verifies_and_learns_on(tmp_path):
         del certificate["evidence"]
     save_state(tmp_path / "old", state)
     again.load_state_dict(load_state(tmp_path / "old"))
-    again.verify()
+    again.specialists.verify()
     for one in (learner, again):
         learn(one, stream, 2)
     assert torch.equal(again.logits(probes(), None), learner.logits(probes(), None))
-    assert [len(certificate.evidence) for certificate in again.certificates] == [0, 0, 6]
-    again.statistics[2].covariance[0, 0] += 1
-    assert again.changed() == [2]
+    assert [len(certificate.evidence) for certificate in again.specialists.certificates] == [0, 0, 6]
+    again.specialists.statistics[2].covariance[0, 0] += 1
+    assert list(again.specialists.changed()) == [2]
     again.forget(0)
-    assert [len(certificate.evidence) for certificate in again.certificates] == [0, 5]
+    assert [len(certificate.evidence) for certificate in again.specialists.certificates] == [0, 5]
 
 
 def test_no_weight_of_a_frozen_neuron_moves():
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3)
     learn(learner, stream, 0)
-    frozen = learner.frozen.clone()
-    before = [owned.tensor.detach()[frozen[owned.owner]].clone() for owned in own_weights(learner.neurons)]
+    frozen = learner.specialists.frozen.clone()
+    before = [owned.tensor.detach()[frozen[owned.owner]].clone() for owned in own_weights(learner.specialists.neurons)]
     learn(learner, stream, 1)
-    after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.neurons)]
+    after = [owned.tensor.detach()[frozen[owned.owner]] for owned in own_weights(learner.specialists.neurons)]
     assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
 
 
@@ -178,7 +178,10 @@ def test_the_compact_specialist_answers_like_the_certified_masked_network():
     learner, stream = learned()
     learner.network.eval()
     for t in range(3):
-        with torch.no_grad(), masked(learner.body, learner.neurons, learner.subnetworks[t]):
+        with (
+            torch.no_grad(),
+            masked(learner.specialists.body, learner.specialists.neurons, learner.specialists.subnetworks[t]),
+        ):
             expected = learner.network(probes(), t)
         torch.testing.assert_close(learner.logits(probes(), stream.blocks[t]), expected, rtol=1e-4, atol=1e-5)
 
@@ -186,16 +189,16 @@ def test_the_compact_specialist_answers_like_the_certified_masked_network():
 def test_counted_reuse_keeps_exactly_the_budget_and_free_reuse_more():
     counted, _ = learned(3, reuse="counted", size="top-k")
     free, _ = learned(3, reuse="free", size="top-k")
-    budget = int(0.3 * counted.neurons.n)
-    assert all(int(s.mask.sum()) == budget for s in counted.subnetworks)
-    assert int(free.subnetworks[2].mask.sum()) >= budget
-    assert int(free.frozen.sum()) >= int(counted.frozen.sum())
+    budget = int(0.3 * counted.specialists.neurons.n)
+    assert all(int(s.mask.sum()) == budget for s in counted.specialists.subnetworks)
+    assert int(free.specialists.subnetworks[2].mask.sum()) >= budget
+    assert int(free.specialists.frozen.sum()) >= int(counted.specialists.frozen.sum())
 
 
 def test_capacity_is_the_share_of_parameters_frozen():
     learner, _ = learned(1, reuse="counted")
     told = learner.capacity()
-    assert told["neurons"] == pytest.approx(float(learner.frozen.double().mean()))
+    assert told["neurons"] == pytest.approx(float(learner.specialists.frozen.double().mean()))
     assert 0 < told["parameters"] <= 1
 
 
@@ -215,13 +218,13 @@ def test_consolidation_can_be_cut_and_continued():
     learner.begin_task(task)
     learner.end_stage(task, learner.stage(task, 0))
     with torch.no_grad():
-        for parameter in learner._small.parameters():
+        for parameter in learner.trainee.small.parameters():
             parameter += 0.1
     state = cloned(learner.state_dict())
     other = make("snv", "cil", stream, capacity=0.3)
     other.load_state_dict(state)
-    learner._small.eval()
-    other._small.eval()
+    learner.trainee.small.eval()
+    other.trainee.small.eval()
     assert torch.equal(learner.task_logits(probes()), other.task_logits(probes()))
 
 
@@ -282,11 +285,11 @@ def test_frozen_weights_are_bit_identical_under_any_optimiser(settings):
     learner = make("snv", "til", stream, capacity=0.3)
     learner.setting = dataclasses.replace(learner.setting, train=dataclasses.replace(learner.setting.train, **settings))
     learn(learner, stream, 0)
-    frozen = learner.frozen.clone()
-    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    frozen = learner.specialists.frozen.clone()
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.specialists.neurons)]
     learn(learner, stream, 1)
-    after = [owned.tensor.detach() for owned in own_weights(learner.neurons)]
-    for owned, old, new in zip(own_weights(learner.neurons), before, after, strict=True):
+    after = [owned.tensor.detach() for owned in own_weights(learner.specialists.neurons)]
+    for owned, old, new in zip(own_weights(learner.specialists.neurons), before, after, strict=True):
         held = frozen[owned.owner]
         assert torch.equal(old[held], new[held])
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True)), "something must learn"
@@ -298,11 +301,11 @@ def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(c
     with caplog.at_level("INFO"):
         for t in range(4):
             learn(learner, stream, t)
-    assert bool(learner.frozen.all())
+    assert bool(learner.specialists.frozen.all())
     assert "is full after task 2 of 4" in caplog.text
     assert "finds the network full: all 24 neurons are frozen" in caplog.text
     assert all(accuracy(learner, stream.test(t), stream.blocks[t], around(learner)) > 60 for t in range(4))
-    learner.verify()
+    learner.specialists.verify()
 
 
 def test_without_reuse_a_layer_too_small_for_all_tasks_is_refused_before_training():
@@ -319,26 +322,30 @@ def test_without_reuse_a_task_leaves_every_later_one_its_part_of_every_layer():
     learner = normed(make("snv", "til", stream), reuse="none", capacity=0.9, size="top-k")
     for t in range(4):
         learn(learner, stream, t)
-    assert all(int(part.sum()) >= 1 for s in learner.subnetworks for _, part in learner.neurons.by_layer(s.mask))
-    assert int(sum(s.mask.long() for s in learner.subnetworks).max()) == 1
+    assert all(
+        int(part.sum()) >= 1
+        for s in learner.specialists.subnetworks
+        for _, part in learner.specialists.neurons.by_layer(s.mask)
+    )
+    assert int(sum(s.mask.long() for s in learner.specialists.subnetworks).max()) == 1
 
 
 def test_no_reuse_means_disjoint_subnetworks():
     learner, _ = learned(3, reuse="none")
-    total = sum(s.mask.long() for s in learner.subnetworks)
+    total = sum(s.mask.long() for s in learner.specialists.subnetworks)
     assert int(total.max()) == 1
 
 
 def test_even_selection_fills_the_network_with_the_last_task():
     learner, _ = learned(3, size="even")
-    assert int(learner.frozen.sum()) == learner.neurons.n // 3 * 3
+    assert int(learner.specialists.frozen.sum()) == learner.specialists.neurons.n // 3 * 3
 
 
 def test_a_share_of_what_remains_never_fills_the_network():
     learner, _ = learned(3)
-    free = [learner.neurons.n]
-    union = torch.zeros(learner.neurons.n, dtype=torch.bool)
-    for subnetwork in learner.subnetworks:
+    free = [learner.specialists.neurons.n]
+    union = torch.zeros(learner.specialists.neurons.n, dtype=torch.bool)
+    for subnetwork in learner.specialists.subnetworks:
         union |= subnetwork.mask
         free.append(int((~union).sum()))
     new = [before - after for before, after in itertools.pairwise(free)]
@@ -348,19 +355,19 @@ def test_a_share_of_what_remains_never_fills_the_network():
 
 def test_no_subnetwork_is_larger_than_allowed():
     learner, _ = learned(3, largest=0.4)
-    assert all(int(s.mask.sum()) <= 0.4 * learner.neurons.n for s in learner.subnetworks)
+    assert all(int(s.mask.sum()) <= 0.4 * learner.specialists.neurons.n for s in learner.specialists.subnetworks)
 
 
 def test_fresh_weights_change_plastic_neurons_only():
     stream = toy_stream()
     learner = make("snv", "til", stream, capacity=0.3, fresh=True)
     learn(learner, stream, 0)
-    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.specialists.neurons)]
     learner.begin_task(stream.task(1).without_test())
-    for owned, old in zip(own_weights(learner.neurons), before, strict=True):
+    for owned, old in zip(own_weights(learner.specialists.neurons), before, strict=True):
         same = (owned.tensor.detach() == old).flatten(1).all(1) if old.ndim > 1 else owned.tensor.detach() == old
-        assert torch.equal(same, learner.frozen[owned.owner])
-    learner.verify()
+        assert torch.equal(same, learner.specialists.frozen[owned.owner])
+    learner.specialists.verify()
 
 
 @pytest.mark.parametrize(
@@ -409,19 +416,19 @@ def test_a_rare_class_is_measured_too():
 
 def test_on_another_kind_of_machine_answers_may_differ_in_the_last_bits(monkeypatch):
     learner, _ = learned(2)
-    learner.certificates[0] = dataclasses.replace(learner.certificates[0], logits="others")
-    assert learner.changed() == [0]
+    learner.specialists.certificates[0] = dataclasses.replace(learner.specialists.certificates[0], logits="others")
+    assert list(learner.specialists.changed()) == [0]
     monkeypatch.setattr("snv.subnetworks.certificate.machine_of", lambda _: "another")
-    assert learner.changed() == []
+    assert list(learner.specialists.changed()) == []
     with torch.no_grad():
-        own_weights(learner.neurons)[0].tensor[learner.subnetworks[0].mask] += 1
-    assert 0 in learner.changed(), "weights must be the same everywhere"
+        own_weights(learner.specialists.neurons)[0].tensor[learner.specialists.subnetworks[0].mask] += 1
+    assert 0 in list(learner.specialists.changed()), "weights must be the same everywhere"
 
 
 def test_what_covers_most_of_the_value_counts_frozen_neurons_as_covered():
     free, _ = learned(3, size="coverage", coverage=0.5)
-    assert bool((~free.frozen).any())
-    for s, subnetwork in enumerate(free.subnetworks):
+    assert bool((~free.specialists.frozen).any())
+    for s, subnetwork in enumerate(free.specialists.subnetworks):
         values = free.values[s]
         best = values.argsort(descending=True, stable=True)
         positive = values.clamp(min=0)[best].cumsum(0)
@@ -453,16 +460,16 @@ def test_with_convolutions_and_norm_layers_old_answers_stay_bit_identical(optimi
     assert torch.equal(before, learner.logits(probes(), stream.blocks[0]))
     overwrite_all_but(learner, 0)
     assert torch.equal(before, learner.logits(probes(), stream.blocks[0]))
-    assert learner.certify(0) == learner.certificates[0]
+    assert learner.specialists.certify(0) == learner.specialists.certificates[0]
 
 
 def weights_before_and_after_task_2(outside):
     stream = toy_stream()
     learner = normed(make("snv", "til", stream), outside=outside)
     learn(learner, stream, 0)
-    kept = [entries.clone() for entries in learner.kept]
-    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
-    rows = learner.frozen.clone()
+    kept = [entries.clone() for entries in learner.specialists.read_by()]
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.specialists.neurons)]
+    rows = learner.specialists.frozen.clone()
     learn(learner, stream, 1)
     return learner, rows, kept, before
 
@@ -470,18 +477,18 @@ def weights_before_and_after_task_2(outside):
 def test_weights_from_silent_neurons_into_frozen_ones_are_trained_and_read_ones_are_not():
     learner, rows, kept, before = weights_before_and_after_task_2("silent")
     into_frozen = 0
-    for owned, entries, old in zip(own_weights(learner.neurons), kept, before, strict=True):
+    for owned, entries, old in zip(own_weights(learner.specialists.neurons), kept, before, strict=True):
         new = owned.tensor.detach()
         assert torch.equal(new[entries], old[entries])
         if owned.role == "weight":
             into_frozen += int((new != old)[rows[owned.owner]].any())
     assert into_frozen > 0
-    learner.verify()
+    learner.specialists.verify()
 
 
 def test_neurons_held_at_their_means_keep_whole_rows():
     learner, rows, kept, before = weights_before_and_after_task_2("means")
-    for owned, entries, old in zip(own_weights(learner.neurons), kept, before, strict=True):
+    for owned, entries, old in zip(own_weights(learner.specialists.neurons), kept, before, strict=True):
         taken = rows[owned.owner]
         assert torch.equal(entries, taken if entries.ndim == 1 else taken[:, None].expand_as(entries))
         assert torch.equal(owned.tensor.detach()[taken], old[taken])
@@ -494,22 +501,22 @@ def test_a_silent_neuron_is_exactly_zero_to_those_who_read_it_and_nothing_is_fol
     stream = toy_stream()
     learner = normed(make("snv", "til", stream))
     learn(learner, stream, 0)
-    kept = learner.subnetworks[0]
+    kept = learner.specialists.subnetworks[0]
     inputs: dict[str, torch.Tensor] = {}
-    layers = learner.neurons.layers
+    layers = learner.specialists.neurons.layers
     hooks = [
         layer.module.register_forward_pre_hook(lambda _, x, name=layer.name: inputs.update({name: x[0]}))
         for layer in layers
     ]
     learner.network.eval()
-    with torch.no_grad(), masked(learner.body, learner.neurons, kept):
+    with torch.no_grad(), masked(learner.specialists.body, learner.specialists.neurons, kept):
         learner.network(probes(), 0)
     for hook in hooks:
         hook.remove()
     below = kept.mask[layers[0].neurons]
     assert bool((inputs[layers[1].name][:, ~below] == 0).all())
     assert bool((inputs[layers[1].name][:, below] != 0).any())
-    assert not any(isinstance(part, Shifted) for part in learner.specialist(0).modules())
+    assert not any(isinstance(part, Shifted) for part in learner.specialists.specialist(0).modules())
 
 
 def test_capacity_counts_the_weights_that_any_task_reads():
@@ -518,10 +525,12 @@ def test_capacity_counts_the_weights_that_any_task_reads():
     for outside in ("silent", "means"):
         learner = normed(make("snv", "til", stream), outside=outside)
         learn(learner, stream, 0)
-        total = sum(p.numel() for p in learner.body.parameters())
-        mask = learner.subnetworks[0].mask
-        per_task = sum(int(mask[owned.owner].sum()) for owned in learner.neurons.owned if owned.role == "norm")
-        read = sum(part.weights.numel() for part in learner.reads(0))
+        total = sum(p.numel() for p in learner.specialists.body.parameters())
+        mask = learner.specialists.subnetworks[0].mask
+        per_task = sum(
+            int(mask[owned.owner].sum()) for owned in learner.specialists.neurons.owned if owned.role == "norm"
+        )
+        read = sum(part.weights.numel() for part in learner.specialists.reads(0))
         shares[outside] = learner.capacity()["parameters"]
         assert shares[outside] == pytest.approx((read + per_task) / total)
     assert shares["silent"] < 0.7 * shares["means"]
@@ -532,22 +541,22 @@ def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     learner = normed(make("snv", "til", stream), capacity=0.6, reuse="counted", size="top-k")
     for t in range(3):
         learn(learner, stream, t)
-    others = [a | b for a, b in zip(learner._read_by([0]), learner._read_by([2]), strict=True)]
-    shared = learner._neurons_of([0, 2])
-    parts = zip(learner._read_by([1]), others, own_weights(learner.neurons), strict=True)
+    others = [a | b for a, b in zip(learner.specialists.read_by([0]), learner.specialists.read_by([2]), strict=True)]
+    shared = learner.specialists.subnetworks[0].mask | learner.specialists.subnetworks[2].mask
+    parts = zip(learner.specialists.read_by([1]), others, own_weights(learner.specialists.neurons), strict=True)
     assert any(bool((read & ~theirs)[shared[owned.owner]].any()) for read, theirs, owned in parts), "also between those"
-    before = [owned.tensor.detach().clone() for owned in own_weights(learner.neurons)]
+    before = [owned.tensor.detach().clone() for owned in own_weights(learner.specialists.neurons)]
     answers = [learner.logits(probes(), stream.blocks[t]) for t in (0, 2)]
     learner.forget(1)
-    for owned, theirs, old in zip(own_weights(learner.neurons), others, before, strict=True):
+    for owned, theirs, old in zip(own_weights(learner.specialists.neurons), others, before, strict=True):
         new = owned.tensor.detach()
         assert torch.equal(new[theirs], old[theirs])
         assert owned.role == "bias" or not bool((new[~theirs] == old[~theirs]).any())
-    assert learner.changed() == []
+    assert list(learner.specialists.changed()) == []
     assert all(torch.equal(a, learner.logits(probes(), b)) for a, b in zip(answers, learner.blocks, strict=True))
-    assert all(bool((owned.tensor != 0).all()) for owned in learner.neurons.owned if owned.attribute == "weight"), (
-        "a silent neuron would not learn"
-    )
+    assert all(
+        bool((owned.tensor != 0).all()) for owned in learner.specialists.neurons.owned if owned.attribute == "weight"
+    ), "a silent neuron would not learn"
 
 
 @pytest.mark.parametrize(("estimator", "floor"), [("tmab", 0.2), ("hybrid", None)])
@@ -561,7 +570,7 @@ def test_the_cut_that_was_estimated_is_the_one_that_was_made(estimator, floor, m
     monkeypatch.setattr("snv.learners.snv.estimate", spied)
     learner, _ = learned(2, estimator=estimator, draws=4, floor=floor, confidence=0.9)
     valuation, settings = found[1]
-    old, new = learner.subnetworks[0].mask, learner.subnetworks[1].mask
+    old, new = learner.specialists.subnetworks[0].mask, learner.specialists.subnetworks[1].mask
     assert torch.equal(settings["candidates"], ~old)
     assert settings["confidence"] == 0.9
     assert settings.get("floor") == floor

@@ -76,7 +76,7 @@ def test_old_answers_are_bit_identical_after_every_later_task(network, pictures,
         assert learned.task.classes == NAMES[name]
         first[name] = answers(model, name)
     assert all_unchanged(model)
-    assert learned.used == int(model.learner.frozen.sum()) > learned.new_neurons > 0
+    assert learned.used == int(model.learner.specialists.frozen.sum()) > learned.new_neurons > 0
     assert all(answers(model, name) == first[name] for name in names)
 
 
@@ -250,14 +250,16 @@ def test_a_class_may_stand_in_two_tasks_if_that_is_wanted(model, pictures):
 
 def test_forgetting_frees_exactly_what_only_that_task_used_and_redraws_what_no_other_reads(model, pictures):
     model.learn(pictures / "trees", epochs=QUICK)
-    masks = {info.name: kept.mask for info, kept in zip(model.tasks, model.learner.subnetworks, strict=True)}
+    masks = {
+        info.name: kept.mask for info, kept in zip(model.tasks, model.learner.specialists.subnetworks, strict=True)
+    }
     before = {name: answers(model, name) for name in ("birds", "trees")}
     only = masks["fish"] & ~masks["birds"] & ~masks["trees"]
-    weight = model.learner.neurons.layers[0].module.weight.detach().clone()
+    weight = model.learner.specialists.neurons.layers[0].module.weight.detach().clone()
     assert model.forget("fish") == int(only.sum()) > 0
-    assert torch.equal(model.learner.frozen, masks["birds"] | masks["trees"])
-    here = ~model.learner.frozen[model.learner.neurons.layers[0].neurons]
-    moved = (model.learner.neurons.layers[0].module.weight != weight).flatten(1).any(1)
+    assert torch.equal(model.learner.specialists.frozen, masks["birds"] | masks["trees"])
+    here = ~model.learner.specialists.frozen[model.learner.specialists.neurons.layers[0].neurons]
+    moved = (model.learner.specialists.neurons.layers[0].module.weight != weight).flatten(1).any(1)
     assert torch.equal(moved, here)
     for one in (model, Model.open(model.path)):
         assert all_unchanged(one)
@@ -280,7 +282,7 @@ def test_after_forgetting_there_is_room_for_a_new_task(name, model, pictures):
 def test_a_model_may_forget_everything_and_start_again(model, pictures):
     model.forget("birds")
     model.forget("fish")
-    assert not model.learner.frozen.any()
+    assert not model.learner.specialists.frozen.any()
     assert Model.open(model.path).verify() == []
     with pytest.raises(UserError, match="learned nothing yet"):
         model.predict(QUERIES)
@@ -289,10 +291,10 @@ def test_a_model_may_forget_everything_and_start_again(model, pictures):
 
 
 def test_nothing_of_the_norm_layers_of_a_forgotten_task_is_left(model):
-    birds, fish = model.learner.subnetworks
+    birds, fish = model.learner.specialists.subnetworks
     means = [name for name in fish.norm if name.endswith("running_mean")]
     model.forget("fish")
-    assert all(torch.equal(model.learner.body.state_dict()[name], birds.norm[name]) for name in means)
+    assert all(torch.equal(model.learner.specialists.body.state_dict()[name], birds.norm[name]) for name in means)
     model.forget("birds")
     body = Store(model.path).read().states["network"]["body"]
     assert not any(body[f"body.{name}"].any() for name in means)
@@ -525,8 +527,8 @@ def test_a_network_is_given_only_to_models_made_with_one(model):
 
 def first_weight(model: Model) -> torch.Tensor:
     """Weights of a neuron that only the first task uses."""
-    birds, fish = model.learner.subnetworks
-    only = model.learner.neurons.by_layer(birds.mask & ~fish.mask)
+    birds, fish = model.learner.specialists.subnetworks
+    only = model.learner.specialists.neurons.by_layer(birds.mask & ~fish.mask)
     layer, here = next((layer, here) for layer, here in only if here.any())
     return layer.module.weight.data[here.nonzero()[0, 0], 0, 0]
 
@@ -534,8 +536,10 @@ def first_weight(model: Model) -> torch.Tensor:
 CHANGES = {
     "a weight": first_weight,
     "a head": lambda model: model.learner.network.heads[0].bias.data,
-    "a norm layer": lambda model: next(x for x in model.learner.subnetworks[0].norm.values() if x.is_floating_point()),
-    "a constant": lambda model: model.learner.subnetworks[0].means,
+    "a norm layer": lambda model: next(
+        x for x in model.learner.specialists.subnetworks[0].norm.values() if x.is_floating_point()
+    ),
+    "a constant": lambda model: model.learner.specialists.subnetworks[0].means,
 }
 
 
@@ -569,7 +573,7 @@ def tampered_with(model: Model, what: str, change) -> None:
 
 def evidence(model: Model, t: int = 1) -> dict[str, torch.Tensor]:
     """The statistics of task t, named as `verify` names them."""
-    kept = model.learner.statistics[t]
+    kept = model.learner.specialists.statistics[t]
     means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
     return {"energy": kept.energy, "rotation": kept.rotation, "covariance": kept.covariance, **means}
 
@@ -736,7 +740,7 @@ def test_a_model_of_the_version_before_learns_saves_and_forgets(model, pictures,
     assert [(verdict.task, verdict.evidence) for verdict in again.verify()] == [("fish", None), ("trees", True)]
     assert all_unchanged(again)
     assert answers(again, "fish") == before
-    one_ulp(again.learner.statistics[1].means[0])
+    one_ulp(again.learner.specialists.statistics[1].means[0])
     assert again.verify()[1].told_open == "its evidence changed (class means in task 1)"
 
 
@@ -752,9 +756,9 @@ def test_after_forgetting_the_evidence_of_the_others_is_still_proved(forgotten, 
     model.forget(forgotten)
     for one in (model, Model.open(model.path)):
         assert [verdict.evidence for verdict in one.verify()] == [True, True]
-        for t, kept in enumerate(one.learner.statistics):
-            assert len(one.learner.certificates[t].evidence) == 3 + len(kept.means) == 4 + t
-    for mean in model.learner.statistics[1].means:
+        for t, kept in enumerate(one.learner.specialists.statistics):
+            assert len(one.learner.specialists.certificates[t].evidence) == 3 + len(kept.means) == 4 + t
+    for mean in model.learner.specialists.statistics[1].means:
         kept = mean.clone()
         one_ulp(mean)
         assert model.verify()[1].evidence is False
@@ -796,7 +800,7 @@ def tensors(state: object) -> list[torch.Tensor]:
 
 
 def test_the_plan_counts_from_what_is_used(model):
-    n, used = model.learner.neurons.n, int(model.learner.frozen.sum())
+    n, used = model.learner.specialists.neurons.n, int(model.learner.specialists.frozen.sum())
     course, fit = model.plan(3)
     assert (course.n, course.before, len(course.new)) == (n, used, 3)
     assert fit == (n - used) // int(0.2 * n)
@@ -810,7 +814,9 @@ def test_a_task_cut_out_answers_as_the_model_does(model):
     pixels = torch.from_numpy(drawn(FISH, 3)[0]).permute(0, 3, 1, 2)
     shares = (small(pixels / 255) / model.task("fish").temperature).softmax(1)
     torch.testing.assert_close(shares, model.probabilities(pixels, "fish"), atol=1e-5, rtol=0)
-    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in model.learner.body.parameters())
+    assert sum(p.numel() for p in small.parameters()) < sum(
+        p.numel() for p in model.learner.specialists.body.parameters()
+    )
 
 
 # ---- several at once

@@ -135,8 +135,8 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
     from snv.model import Model
 
     opened = Model.open(model)
-    learner = opened.learner
-    used, n = int(learner.frozen.sum()), learner.neurons.n
+    learned = opened.learner.specialists
+    used, n = int(learned.frozen.sum()), learned.neurons.n
     size = sum(file.stat().st_size for file in model.iterdir() if file.is_file())
     if as_json:
         tasks = [dataclasses.asdict(task) for task in opened.tasks]
@@ -149,7 +149,7 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
             str(task.pictures),
             f"{task.accuracy:.1f}",
             f"{100 * task.calibration_error:.1f}",
-            f"{int(learner.subnetworks[t].mask.sum()):,}",
+            f"{int(learned.subnetworks[t].mask.sum()):,}",
         ]
         for t, task in enumerate(opened.tasks)
     ]

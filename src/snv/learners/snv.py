@@ -18,35 +18,23 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
 from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
-from snv.networks import NORMS, load_norm, norm_state
-from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries, own_weights
+from snv.networks import load_norm, norm_state
+from snv.neurons import Neurons, n_weights_outside, own_weights
 from snv.seeding import derived_seed, generator
-from snv.shapes import Entries, Features, Images, Indices, Labels, Logits, Mask, Values
+from snv.shapes import Images, Indices, Labels, Logits, Mask, Values
 from snv.shapley import ESTIMATORS, MOST_PLAYERS, GradientSettings, estimate, gates_of_pair
 from snv.shapley import told as told_of
 from snv.subnetworks import (
-    RULES,
-    Certificate,
-    Compact,
-    Evidence,
-    Link,
-    Read,
+    Specialists,
     Statistics,
     Subnetwork,
-    averaged,
-    certify,
-    changed_evidence,
-    compact,
+    Trainee,
     coverage_budget,
-    evidence_hashes,
+    hold,
     measure,
-    norm_of,
     plan,
-    probe_logits,
-    reads,
     select,
     silenced,
-    write_back,
 )
 from snv.training import EVALUATION_BATCH, Batch, Stage, descend
 from snv.valuation import SCORES, NeuronGame
@@ -70,35 +58,34 @@ class SNV(Learner):
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         super().__init__(setting, config)
-        self.body = setting.network.body
-        example = torch.zeros(2, *setting.preprocess.shape, device=setting.device)
-        self.neurons = find_neurons(self.body, example, include=["*"])
+        rotations = self.config.rotations
+        self.specialists = Specialists(self.network, setting.preprocess.shape, lambda: self.phase("cut"), rotations)
         if self.config.estimator == "exact" and self.neurons.n > MOST_PLAYERS:
             raise UserError(
                 f"learner.estimator=exact values up to {MOST_PLAYERS} neurons; this network has {self.neurons.n}. "
                 "Use gradient, montecarlo or hybrid."
             )
-        self.frozen: Mask = torch.zeros(self.neurons.n, dtype=torch.bool)  # B_t
-        self.kept: list[Entries] = no_entries(self.neurons)  # of each tensor of `own_weights`, what may not move
-        self.subnetworks: list[Subnetwork] = []
         self.values: list[Values] = []
-        self.certificates: list[Certificate] = []
-        self.statistics: list[Statistics] = []  # for telling tasks apart in CIL
-        self.chosen: Subnetwork | None = None  # the current task's, while it consolidates
-        self._held: Frozen | None = None
-        self._small: Compact | None = None
-        self._links: list[Link] = []
-        self._cut_out: dict[int, Compact] = {}
-        self._reads: dict[tuple[bytes, bool], list[Read]] = {}
+        self.trainee: Trainee | None = None  # the current task's subnetwork, while it consolidates
+        self._frozen: Frozen | None = None  # of the dense network
         self._carried = torch.zeros(self.neurons.n, dtype=torch.float64)  # of the in-run estimator
         self._pairs = 0
+
+    @property
+    def neurons(self) -> Neurons:
+        return self.specialists.neurons
+
+    @property
+    def _n_learned(self) -> int:
+        """How many tasks are frozen."""
+        return len(self.specialists.subnetworks)
 
     # ---- the course of a task
 
     def begin_task(self, task: Task) -> None:
         self._tell_what_fits()
         super().begin_task(task)
-        if self.config.fresh and self.subnetworks:
+        if self.config.fresh and self._n_learned:
             self._refresh_plastic()
         self._carried.zero_()
         self._pairs = 0
@@ -109,8 +96,8 @@ class SNV(Learner):
 
     def _tell_what_fits(self) -> None:
         """Before a task starts: what it will get, and what to do if that is little."""
-        n, t = self.neurons.n, len(self.subnetworks)
-        free = int((~self.frozen).sum())
+        n, t = self.neurons.n, self._n_learned
+        free = int((~self.specialists.frozen).sum())
         if t == 0 and self.config.size in ("top-k", "remaining"):
             of_free, least = self.config.size == "remaining", len(self.neurons.layers)
             log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks, remaining=of_free, least=least))
@@ -123,7 +110,7 @@ class SNV(Learner):
                 "smaller learner.capacity leaves room.",
                 t + 1,
                 f"{n:,}",
-                f"{n_weights_outside(self.neurons, self.kept):,}",
+                f"{n_weights_outside(self.neurons, self.specialists.read_by()):,}",
             )
         elif free < self._budget_new():
             log.warning(
@@ -138,26 +125,26 @@ class SNV(Learner):
     def _budget_new(self) -> int:
         """How many neurons the task asks for."""
         share = 1 / self.setting.n_tasks if self.config.size == "even" else self.config.capacity
-        among = int((~self.frozen).sum()) if self.config.size == "remaining" else self.neurons.n
+        among = int((~self.specialists.frozen).sum()) if self.config.size == "remaining" else self.neurons.n
         return int(share * among)
 
     def _require_plastic_layers(self) -> None:
-        for layer, taken in self.neurons.by_layer(self.frozen):
+        for layer, taken in self.neurons.by_layer(self.specialists.frozen):
             if (free := int((~taken).sum())) < self._tasks_left:
                 raise UserError(
-                    f"Task {len(self.subnetworks) + 1} does not fit: {layer.name} has {free} free neurons for "
+                    f"Task {self._n_learned + 1} does not fit: {layer.name} has {free} free neurons for "
                     f"{self._tasks_left} tasks, and learner.reuse=none forbids using frozen ones. Allow reuse, widen "
                     "the network or plan fewer tasks."
                 )
 
     @property
     def _tasks_left(self) -> int:
-        return max(1, self.setting.n_tasks - len(self.subnetworks))
+        return max(1, self.setting.n_tasks - self._n_learned)
 
     def _barred(self, values: Values) -> Mask:
         """Without reuse: frozen neurons, and of every layer those that later tasks will need."""
-        barred = self.frozen.clone()
-        for layer, taken in self.neurons.by_layer(self.frozen):
+        barred = self.specialists.frozen
+        for layer, taken in self.neurons.by_layer(self.specialists.frozen):
             mine = int((~taken).sum()) // self._tasks_left
             best = values[layer.neurons].masked_fill(taken, -math.inf).argsort(descending=True, stable=True)
             barred[layer.start + best[mine:]] = True
@@ -165,12 +152,13 @@ class SNV(Learner):
 
     def _refresh_plastic(self) -> None:
         """New weights wherever no task reads them."""
-        plastic = [~kept for kept in self.kept]
-        redraw(self.neurons, plastic, generator(self.setting.seed, "fresh weights", len(self.subnetworks)))
+        plastic = [~read for read in self.specialists.read_by()]
+        redraw(self.neurons, plastic, generator(self.setting.seed, "fresh weights", self._n_learned))
 
     def _hold(self) -> None:
         """Frozen weights are put back after each step; a layer without any other is not trained at all."""
-        self._held = _held([(own.tensor, kept) for own, kept in zip(own_weights(self.neurons), self.kept, strict=True)])
+        read = self.specialists.read_by()
+        self._frozen = hold(zip((own.tensor for own in own_weights(self.neurons)), read, strict=True))
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """A dense phase, then consolidation, within the epochs any other method has."""
@@ -188,14 +176,14 @@ class SNV(Learner):
                 self._choose(task)
         else:
             with self.phase("certify"):
-                self._freeze(task)
+                assert self.trainee is not None
+                self.specialists.adopt(self.trainee.written_back(), self.setting.seed + task.id)
+                self.trainee, self._frozen = None, None
 
     def end_task(self, task: Task) -> None:
         if self.setting.scenario == "cil":
             with self.phase("statistics"):
-                self.statistics.append(self._measure(task))
-        t = len(self.certificates) - 1
-        self.certificates[t] = dataclasses.replace(self.certificates[t], evidence=self._evidence_hashes(t))
+                self.specialists.add_statistics(self._measure(task))
 
     def _choose(self, task: Task) -> None:
         """Value the neurons on the task's validation images and keep the best."""
@@ -211,17 +199,14 @@ class SNV(Learner):
             self.neurons.layer_index,
             self._budget(values),
             self.config.layer_share,
-            free=self.frozen if self.config.reuse == "free" else None,
+            free=self.specialists.frozen if self.config.reuse == "free" else None,
             barred=self._barred(values) if self.config.reuse == "none" else None,
             largest=int(self.config.largest * self.neurons.n),
         )
         self.values.append(values)
-        self.chosen = self._outside(Subnetwork(mask, game.means.detach().clone(), norm_state(self.body)))
-        self._cut()
-
-    def _outside(self, subnetwork: Subnetwork) -> Subnetwork:
-        """What the task is told by other neurons: their means, or nothing."""
-        return silenced(subnetwork, self.neurons) if self.config.outside == "silent" else subnetwork
+        subnetwork = Subnetwork(mask, game.means.detach().clone(), norm_state(self.network.body))
+        silent = self.config.outside == "silent"  # what the task is told by other neurons: nothing, or their means
+        self.trainee = Trainee(self.specialists, silenced(subnetwork, self.neurons) if silent else subnetwork)
 
     def _value(self, game: NeuronGame, seed: int) -> Values:
         name, draws = self.config.estimator, self.config.draws
@@ -258,7 +243,7 @@ class SNV(Learner):
 
     def _contest(self) -> dict[str, Any]:
         """The cut that `select` will make: how many places there are, and which neurons compete for them."""
-        free = ~self.frozen
+        free = ~self.specialists.frozen
         candidates = free if self.config.reuse != "counted" and bool(free.any()) else None  # frozen ones come along
         n = self.neurons.n if candidates is None else int(candidates.sum())
         return {"k": min(n, max(len(self.neurons.layers), self._budget_new())), "candidates": candidates}
@@ -273,78 +258,35 @@ class SNV(Learner):
             wanted = coverage_budget(values, self.config.coverage)
             if self.config.reuse == "free":
                 best = values.argsort(descending=True, stable=True)[:wanted]
-                wanted = int((~self.frozen[best]).sum())
+                wanted = int((~self.specialists.frozen[best]).sum())
         return max(len(self.neurons.layers), wanted)
-
-    def _cut(self) -> None:
-        """The chosen subnetwork as a small module to be trained; what is frozen of it is held."""
-        assert self.chosen is not None
-        shape = self.setting.preprocess.shape
-        arguments = (self.neurons, self.chosen.mask, self.chosen.means, shape)
-        with norm_of(self.body, self.chosen):
-            self._small, self._links = compact(self.body, self.network.head(-1), *arguments)
-        kept = {id(owned.tensor): entries for owned, entries in zip(own_weights(self.neurons), self.kept, strict=True)}
-        blocks = []
-        for link in self._links:
-            for tensor, dense in zip(link.trained, (link.dense.weight, link.dense.bias), strict=False):
-                if (entries := kept.get(id(dense))) is not None:
-                    rows = entries[link.rows]
-                    blocks.append((tensor, rows if rows.ndim == 1 else rows[:, link.columns]))
-        self._held = _held(blocks)
-
-    def _freeze(self, task: Task) -> None:
-        """Back into the dense network, frozen and certified."""
-        assert self.chosen is not None
-        write_back(self._links)
-        self.subnetworks.append(self._outside(dataclasses.replace(self.chosen, norm=norm_state(self.body))))
-        self._count_frozen()
-        self.chosen, self._small, self._links, self._held = None, None, [], None
-        self._cut_out.clear()
-        self.certificates.append(self.certify(len(self.subnetworks) - 1, self.setting.seed + task.id))
-        self.verify()
-
-    def _count_frozen(self) -> None:
-        """B_t, the neurons of all tasks (Eq. 7), and the weights these tasks read."""
-        tasks = range(len(self.subnetworks))
-        self.frozen, self.kept = self._neurons_of(tasks), self._read_by(tasks)
-
-    def _neurons_of(self, tasks: Iterable[int]) -> Mask:
-        """The neurons that any of these tasks has."""
-        found = torch.zeros(self.neurons.n, dtype=torch.bool)
-        for t in tasks:
-            found |= self.subnetworks[t].mask
-        return found
-
-    def _read_by(self, tasks: Iterable[int]) -> list[Entries]:
-        """The entries of each tensor of `own_weights` that any of these tasks depends on."""
-        entries = no_entries(self.neurons)
-        for t in tasks:
-            for part, mine in zip(self.reads(t), entries, strict=True):
-                mine |= part.entries
-        return entries
 
     # ---- one step
 
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
-        moving = [self._small] if self._small is not None else [self.body, self.network.heads[-1]]
+        moving = [self.trainee.small] if self.trainee is not None else [self.network.body, self.network.heads[-1]]
         return [p for module in moving for p in module.parameters() if p.requires_grad]
 
     def set_training(self, training: bool, stage: Stage) -> None:
         self.network.train(training and stage.name == "dense")
-        if self._small is not None:
-            self._small.train(training)
+        if self.trainee is not None:
+            self.trainee.small.train(training)
 
     def work(self, batch: Batch) -> str:
         return "with values" if self._carries(batch) else ""
 
     def task_logits(self, images: Images) -> Logits:
         """Of the current task's classes only, in TIL and CIL."""
-        logits: Logits = self._small(images) if self._small is not None else self._newest(images)
-        return self._classes(logits)
+        return self._classes(self._outputs(images))
+
+    def _outputs(self, images: Images) -> Logits:
+        logits: Logits = self.trainee.small(images) if self.trainee is not None else self._newest(images)
+        return logits
 
     def _newest(self, images: Images) -> Logits:
         """The whole network with the current task's head."""
-        return self.network.classify(self.body(images), len(self.blocks) - 1)
+        logits: Logits = self.network(images, len(self.blocks) - 1)
+        return logits
 
     def _newest_classes(self, images: Images) -> Logits:
         return self._classes(self._newest(images))
@@ -362,9 +304,9 @@ class SNV(Learner):
             images, labels = turned(batch.images, turns), 4 * (batch.labels - self._offset()) + turns
         else:
             images, labels = batch.images, batch.labels - self._offset()
-        logits = self._small(images) if self._small is not None else self._newest(images)
+        logits = self._outputs(images)
         loss = F.cross_entropy(logits.float(), labels)
-        if self._small is None or self.config.distil == 0:
+        if self.trainee is None or self.config.distil == 0:
             return loss
         with torch.no_grad():
             teacher = self._newest(images)
@@ -377,8 +319,9 @@ class SNV(Learner):
         with self.setting.autocast():
             loss = self.loss(batch)
         told = descend(loss, optimizer, batch.stage.settings.clip_norm)
-        if self._held is not None:
-            self._held.restore()
+        frozen = self.trainee.frozen if self.trainee is not None else self._frozen
+        if frozen is not None:
+            frozen.restore()
         if self._carries(batch):
             self._carry(batch)
         return told
@@ -397,201 +340,61 @@ class SNV(Learner):
         self._carried += game.gradient(gates)[0].mean(0)
         self._pairs += 1
 
-    # ---- prediction and proof
+    # ---- prediction
 
     def logits(self, images: Images, block: range | None) -> Logits:
-        if block is None and self.subnetworks:
-            return RULES[self.config.rule](self.evidence(images))
-        if block is None or block not in self.blocks or self.blocks.index(block) >= len(self.subnetworks):
+        if block is None and self._n_learned:
+            return self.specialists.logits(images, None, self.config.rule)
+        if block is None or block not in self.blocks or self.blocks.index(block) >= self._n_learned:
             return super().logits(images, block)
-        return self._answer(self.blocks.index(block), images)[1]
-
-    def evidence(self, images: Images) -> Evidence:
-        """What each specialist says, for the rules of `snv.subnetworks.rules`."""
-
-        def unmasked() -> Logits:
-            return self._classes(self.network(images))
-
-        if self.config.rule == "single-head":
-            return Evidence([], [], [], None, unmasked)
-        answers = [self._answer(t, images) for t in range(len(self.subnetworks))]
-        features, logits, views = (list(part) for part in zip(*answers, strict=True))
-        return Evidence(logits, features, self.statistics, views if self.config.rotations else None, unmasked)
-
-    def _answer(self, t: int, images: Images) -> tuple[Features, Logits, Tensor]:
-        """Task t's specialist: its features, its class logits, and what it says of each rotation (if trained)."""
-        specialist = self.specialist(t)
-        inside = specialist.body(images)
-        features, logits = specialist.in_order(inside), specialist.head(inside)
-        if not self.config.rotations:
-            return features, logits, logits[None]
-        others = [specialist(torch.rot90(images, r, (2, 3))) for r in range(1, 4)]
-        views = torch.stack([logits, *others])
-        return features, averaged(views), views
+        return self.specialists.logits(images, self.blocks.index(block))
 
     def put_in_place(self, t: int) -> None:
-        load_norm(self.body, self.subnetworks[t].norm)
-
-    def specialist(self, t: int) -> Compact:
-        """Task t's subnetwork, cut out of the dense network as it is now."""
-        if t not in self._cut_out:
-            subnetwork = self.subnetworks[t]
-            arguments = (self.neurons, subnetwork.mask, subnetwork.means, self.setting.preprocess.shape)
-            with self.phase("cut"), torch.inference_mode(False), torch.no_grad(), norm_of(self.body, subnetwork):
-                small, _ = compact(self.body, self.network.head(t), *arguments)
-            self._cut_out[t] = small.eval()
-        return self._cut_out[t]
-
-    def certify(self, t: int, seed: int | None = None) -> Certificate:
-        """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
-        seed = self.certificates[t].seed if seed is None else seed
-        found = certify(*self._subnetwork(t), self.reads(t), self.setting.preprocess.shape, seed)
-        return dataclasses.replace(found, evidence=self._evidence_hashes(t))
-
-    def _evidence_hashes(self, t: int) -> tuple[str, ...]:
-        """Of what task t brings to answers without the task, once that is measured."""
-        if t >= len(self.statistics):
-            return ()
-        return evidence_hashes(self.statistics[t], [certificate.tensors for certificate in self.certificates[: t + 1]])
-
-    def probe_logits(self, t: int) -> Logits:
-        """Answers of task t to the probe images of its certificate."""
-        with torch.inference_mode():
-            return probe_logits(*self._subnetwork(t), self.setting.preprocess.shape, self.certificates[t].seed)
-
-    def reads(self, t: int) -> list[Read]:
-        """Every weight of the body that task t depends on."""
-        subnetwork = self.subnetworks[t]
-        key = subnetwork.mask.numpy().tobytes(), subnetwork.silent  # they depend on nothing else of it
-        if key not in self._reads:
-            self._reads[key] = reads(*self._subnetwork(t), self.setting.preprocess.shape)
-        return self._reads[key]
-
-    def _subnetwork(self, t: int) -> tuple[nn.Module, nn.Linear, Neurons, Subnetwork]:
-        return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
-
-    def changed(self) -> list[int]:
-        """The tasks that are not, bit for bit, what they were when they were learned."""
-        return [t for t in range(len(self.certificates)) if self._changes(t)]
-
-    def _changes(self, t: int) -> list[str]:
-        """What of task t is not what it was, in words."""
-        issued, now = self.certificates[t], self.certify(t)
-        same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
-        found = ["weights"] if now.tensors != issued.tensors else []
-        found += ["answers"] if same_sums and now.logits != issued.logits else []
-        return found + (changed_evidence(issued.evidence, now.evidence) if issued.evidence else [])
-
-    def verify(self) -> None:
-        """Stop if any earlier task changed by a single bit."""
-        if changed := self.changed():
-            raise RuntimeError(
-                f"Task {changed[0] + 1} is not what it was when it was frozen: {', '.join(self._changes(changed[0]))} "
-                "changed. Nothing was saved after the last checkpoint, which is intact; please report this."
-            )
+        load_norm(self.network.body, self.specialists.subnetworks[t].norm)
 
     def forget(self, t: int) -> None:
-        """Remove task t: its head, its subnetwork, every weight no other task reads; all others stay as they are."""
-        others = self._read_by(s for s in range(len(self.subnetworks)) if s != t)
-        unread = [~entries for entries in others]  # dense phases trained all of them, also with this task's images
-        redraw(self.neurons, unread, generator(self.setting.seed, "forgotten", t, len(self.subnetworks)))
-        for kept in (
-            self.blocks,
-            self.subnetworks,
-            self.values,
-            self.valuations,
-            self.certificates,
-            self.statistics,
-        ):
+        """Remove task t, and free what only it used."""
+        self.specialists.forget(t, generator(self.setting.seed, "forgotten", t, self._n_learned))
+        for kept in (self.blocks, self.values, self.valuations):
             if kept:
                 del kept[t]
-        self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
-        for later in self.statistics[t:]:
-            del later.means[t]
-        self.certificates[t:] = [later.without_specialist(t) for later in self.certificates[t:]]
         starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
-        self._replace_norm()
-        self._cut_out.clear()
-        self._count_frozen()
         self._hold()
-
-    def _replace_norm(self) -> None:
-        """The dense network's own norm layers are those of the newest task: take another's, or new ones."""
-        if self.subnetworks:
-            load_norm(self.body, self.subnetworks[-1].norm)
-            self._wake(~self.subnetworks[-1].mask)
-            return
-        for module in self.body.modules():
-            if isinstance(module, NORMS):
-                module.reset_parameters()
-
-    @torch.no_grad()
-    def _wake(self, neurons: Mask) -> None:
-        """Norm layers of these neurons as in a new network: from silent ones nothing would be learned."""
-        for owned in self.neurons.owned:
-            if owned.role == "norm":
-                owned.tensor[neurons[owned.owner].to(owned.tensor.device)] = 1.0 if owned.attribute == "weight" else 0.0
-
-    def capacity(self) -> dict[str, float]:
-        total = sum(p.numel() for p in self.body.parameters())
-        tasks = range(len(self.subnetworks))
-        in_use = self._neurons_of(tasks)
-        copies = sum(self._n_norm(subnetwork.mask) for subnetwork in self.subnetworks)
-        unused = n_weights_outside(self.neurons, self._read_by(tasks))
-        unused += self._n_norm(torch.ones_like(in_use)) - copies
-        return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
-
-    def _n_norm(self, mask: Mask) -> int:
-        """Scales and shifts of the norm layers behind some neurons."""
-        return sum(int(mask[owned.owner].sum()) for owned in self.neurons.owned if owned.role == "norm")
 
     # ---- what is kept
 
+    def capacity(self) -> dict[str, float]:
+        return self.specialists.capacity()
+
     def bytes_kept(self, n_classes: int) -> int:
-        """Mask, value and constants per neuron, norm state; in CIL half a covariance, and means in all specialists."""
-        t, f = self.setting.n_tasks, self.body.n_features
-        responses = sum(layer.n * layer.width for layer in self.neurons.layers)
-        per_task = 9 * self.neurons.n + 4 * responses + sum(x.nbytes for x in norm_state(self.body).values())
-        cil = 2 * f * f * t + 2 * f * n_classes * t if self.setting.scenario == "cil" else 0
-        return t * per_task + cil
+        return self.specialists.bytes_kept(self.setting.n_tasks, n_classes, self.setting.scenario == "cil")
 
     def state_dict(self) -> State:
-        return super().state_dict() | {
-            "frozen": self.frozen,
-            "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
+        return {
+            "blocks": [[b.start, b.stop] for b in self.blocks],
+            **self.specialists.state(),
             "values": list(self.values),
             "valuations": list(self.valuations),
-            "certificates": [certificate.state() for certificate in self.certificates],
-            "statistics": [statistics.state() for statistics in self.statistics],
             "carried": self._carried,
             "pairs": self._pairs,
-            "chosen": self.chosen.state() if self.chosen else None,
-            "small": dict(self._small.state_dict()) if self._small else None,
+            **(self.trainee.state() if self.trainee is not None else {"chosen": None, "small": None}),
         }
 
     def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        device = self.setting.device
-        self.frozen = state["frozen"]
-        self.subnetworks = [Subnetwork.from_state(kept, device) for kept in state["subnetworks"]]
-        self.kept = self._read_by(range(len(self.subnetworks)))
+        self.blocks = [range(start, stop) for start, stop in state["blocks"]]
+        self.specialists.load(state)
         self.values = list(state["values"])
         known = list(state.get("valuations", []))  # older checkpoints have none, and models keep none
         self.valuations = [None] * (len(self.values) - len(known)) + known
-        self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
-        self.statistics = [Statistics.from_state(kept, device) for kept in state["statistics"]]
         self._carried, self._pairs = state["carried"].clone(), state["pairs"]
-        self._cut_out.clear()
         if state["chosen"] is None:
-            self.chosen, self._small, self._links = None, None, []
+            self.trainee = None
             self._hold()
         else:
-            self.chosen = Subnetwork.from_state(state["chosen"], device)
-            if self._small is None:
-                self._cut()
-            assert self._small is not None
-            self._small.load_state_dict(state["small"])
+            chosen = Subnetwork.from_state(state["chosen"], self.setting.device)
+            self.trainee = self.trainee or Trainee(self.specialists, chosen)
+            self.trainee.load(chosen, state["small"])
 
     @torch.no_grad()
     def _measure(self, task: Task) -> Statistics:
@@ -600,13 +403,13 @@ class SNV(Learner):
         rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
         chunks = rows.split(EVALUATION_BATCH)
         images = self.setting.examples(task.train)
-        features: list[list[Tensor]] = [[] for _ in self.subnetworks]
+        features: list[list[Tensor]] = [[] for _ in self.specialists.subnetworks]
         logits, views = [], []
         for i, part in enumerate(images.batches(chunks)):
             self.tell("statistics", i, len(chunks))
             for t, of_task in enumerate(features):
-                of_task.append(self.specialist(t).features(part))
-            _, said, turned_too = self._answer(len(self.subnetworks) - 1, part)
+                of_task.append(self.specialists.specialist(t).features(part))
+            _, said, turned_too = self.specialists.answer(part, self._n_learned - 1)
             logits.append(said)
             views.append(turned_too)
         self.tell("statistics", len(chunks), len(chunks))
@@ -615,13 +418,6 @@ class SNV(Learner):
         with self.counted(f"statistics {task.id}", len(labels)):
             joined = [torch.cat(parts) for parts in features]
             return measure(labels, joined, torch.cat(logits), len(task.block), of_views)
-
-
-def _held(blocks: list[tuple[Tensor, Entries]]) -> Frozen:
-    """What is frozen of some tensors, held; those frozen altogether are not trained, so no optimiser has them."""
-    for tensor, frozen in blocks:
-        tensor.requires_grad_(not bool(frozen.all()))
-    return Frozen((tensor, frozen) for tensor, frozen in blocks if tensor.requires_grad)
 
 
 def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:

@@ -327,18 +327,18 @@ class Model:
         shown = epochs or max(8, min(40, PASSES // len(task.train)))
         train = TrainSettings(epochs=shown, patience=max(3, shown // 4), precision="fp32")
         learner.setting = dataclasses.replace(learner.setting, train=train)
-        before = int(learner.frozen.sum())
+        before = int(learner.specialists.frozen.sum())
         self._run(task.without_test(), progress)
         self._next_uid += 1
         learner.network.eval()
         info = self._judged(name, uid, task, test, len(pictures.labels), start)
         self.tasks.append(info)
-        self._probes[uid] = learner.probe_logits(len(self.tasks) - 1)
+        self._probes[uid] = learner.specialists.probe_logits(len(self.tasks) - 1)
         task.close()
-        used = int(learner.frozen.sum())
-        mine = int(learner.subnetworks[-1].mask.sum())
+        used = int(learner.specialists.frozen.sum())
+        mine = int(learner.specialists.subnetworks[-1].mask.sum())
         earlier = tuple(t.name for t in self.tasks[:-1])
-        return Learned(info, used - before, mine, used, learner.neurons.n, earlier)
+        return Learned(info, used - before, mine, used, learner.specialists.neurons.n, earlier)
 
     def _run(self, task: Task, progress: Progress) -> None:
         """All stages of the task; the learner verifies every earlier task when it freezes this one."""
@@ -372,7 +372,7 @@ class Model:
             open_temperature=every,
             calibration_error=calibration_error((held_out / own).softmax(1), labels),
             seconds=time.perf_counter() - start,
-            certificate=self.learner.certificates[-1].state(),
+            certificate=self.learner.specialists.certificates[-1].state(),
         )
         return dataclasses.replace(info, fingerprints=_fingerprints(info, self.learner.setting.preprocess))
 
@@ -492,8 +492,8 @@ class Model:
     def _verdict(self, t: int, task: TaskInfo) -> Verdict:
         issued = Certificate.from_state(task.certificate)
         with _threads(issued.threads):
-            now = self.learner.certify(t, issued.seed)
-            logits = self.learner.probe_logits(t).cpu()
+            now = self.learner.specialists.certify(t, issued.seed)
+            logits = self.learner.specialists.probe_logits(t).cpu()
         apart = float((logits - self._probes[task.uid].cpu()).abs().max())
         certified = bool(task.fingerprints or issued.evidence)
         changed = _changes(issued, now, apart, certified) | self._changed_fingerprints(task)
@@ -534,17 +534,17 @@ class Model:
 
     def _forget(self, name: str) -> int:
         t = self._names().index(self.task(name).name)
-        before = int(self.learner.frozen.sum())
+        before = int(self.learner.specialists.frozen.sum())
         self.learner.forget(t)
         del self._probes[self.tasks[t].uid]
         del self.tasks[t]
-        kept = zip(self.tasks, self.learner.certificates, strict=True)
+        kept = zip(self.tasks, self.learner.specialists.certificates, strict=True)
         self.tasks = [dataclasses.replace(task, certificate=certificate.state()) for task, certificate in kept]
-        return before - int(self.learner.frozen.sum())
+        return before - int(self.learner.specialists.frozen.sum())
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
         """The course of the next tasks, and how many of them get a new neuron in every layer."""
-        neurons, used = self.learner.neurons, int(self.learner.frozen.sum())
+        neurons, used = self.learner.specialists.neurons, int(self.learner.specialists.frozen.sum())
         share = self.spec["capacity"] if capacity is None else capacity
         least = len(neurons.layers)
         course = plan(neurons.n, share, tasks, used=used, remaining=True, least=least)
@@ -563,7 +563,7 @@ class Model:
 
         It is a copy: train it or change it, and the model stays what it is.
         """
-        return copy.deepcopy(self.learner.specialist(self._names().index(self.task(name).name)))
+        return copy.deepcopy(self.learner.specialists.specialist(self._names().index(self.task(name).name)))
 
     def deployable(self, name: str, fold: bool = True) -> nn.Module:
         """The same for pictures as RGB in [0, 1], (b, c, size, size), norm layers folded in: what `export` writes."""
@@ -662,11 +662,13 @@ def _tried(own: nn.Module, shape: tuple[int, int, int]) -> int:
 
 def _require_cuttable(learner: SNV) -> None:
     """Find out now whether subnetworks can be cut out of a user's module."""
-    head = nn.Linear(learner.body.n_features, 2, device=learner.setting.device)
-    everything = torch.ones(learner.neurons.n, dtype=torch.bool)
-    responses = sum(layer.n * layer.width for layer in learner.neurons.layers)
+    head = nn.Linear(learner.specialists.body.n_features, 2, device=learner.setting.device)
+    everything = torch.ones(learner.specialists.neurons.n, dtype=torch.bool)
+    responses = sum(layer.n * layer.width for layer in learner.specialists.neurons.layers)
     shape = learner.setting.preprocess.shape
-    _, links = compact(learner.body, head, learner.neurons, everything, torch.zeros(responses), shape)
+    _, links = compact(
+        learner.specialists.body, head, learner.specialists.neurons, everything, torch.zeros(responses), shape
+    )
     seen: set[nn.Module] = set()
     for link in links:
         if link.dense in seen:

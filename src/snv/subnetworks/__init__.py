@@ -8,18 +8,23 @@ from snv.subnetworks.cutting import Compact, Link, compact, write_back
 from snv.subnetworks.folding import folded
 from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged, measure
 from snv.subnetworks.select import coverage_budget, select
+from snv.subnetworks.specialists import Kept, Specialists
 from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, silenced
+from snv.subnetworks.trainee import Trainee, hold
 
 __all__ = [
     "RULES",
     "Certificate",
     "Compact",
     "Evidence",
+    "Kept",
     "Link",
     "Plan",
     "Read",
+    "Specialists",
     "Statistics",
     "Subnetwork",
+    "Trainee",
     "averaged",
     "certify",
     "changed_evidence",
@@ -27,6 +32,7 @@ __all__ = [
     "coverage_budget",
     "evidence_hashes",
     "folded",
+    "hold",
     "masked",
     "measure",
     "norm_of",

@@ -1,0 +1,272 @@
+"""All that has been learned: one network, and of it one frozen subnetwork per task, which answers and never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from snv.components import redraw
+from snv.files import State
+from snv.networks import NORMS, Network, load_norm, norm_state
+from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries
+from snv.shapes import Entries, Features, Images, Logits, Mask
+from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
+from snv.subnetworks.cutting import Compact, compact
+from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged
+from snv.subnetworks.subnetwork import Read, Subnetwork, norm_of, reads
+
+
+class Kept(TypedDict):
+    """Everything the specialists are made of, as it is stored."""
+
+    network: dict[str, Tensor]
+    frozen: Mask
+    subnetworks: list[State]
+    certificates: list[State]
+    statistics: list[State]
+
+
+class Specialists:
+    """The body, a head for each task, and what each task needs besides: subnetwork, certificate, statistics.
+
+    The network may have one head more than there are subnetworks: of a task that is being learned.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        shape: tuple[int, int, int],
+        cutting: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        rotations: bool = False,
+    ) -> None:
+        """``cutting`` surrounds the work of cutting a specialist out, so that it can be counted."""
+        self.network, self.body, self.shape = network, network.body, shape
+        self.device = next(self.body.parameters()).device
+        self.neurons: Neurons = find_neurons(self.body, torch.zeros(2, *shape, device=self.device), include=["*"])
+        self.subnetworks: list[Subnetwork] = []
+        self.certificates: list[Certificate] = []
+        self.statistics: list[Statistics] = []  # for telling tasks apart, if that is asked for
+        self.rotations = rotations  # whether heads tell class × rotation
+        self._cutting = cutting
+        self._cut_out: dict[int, Compact] = {}
+        self._reads: dict[tuple[bytes, bool], list[Read]] = {}
+
+    # ---- what is frozen
+
+    @property
+    def frozen(self) -> Mask:
+        """B_t, the neurons of all tasks (Eq. 7)."""
+        return union(self.neurons, self.subnetworks)
+
+    def read_by(self, tasks: Iterable[int] | None = None) -> list[Entries]:
+        """The entries of each tensor of `own_weights` that any of these tasks, by default of all, depends on."""
+        entries = no_entries(self.neurons)
+        for t in range(len(self.subnetworks)) if tasks is None else tasks:
+            for part, mine in zip(self.reads(t), entries, strict=True):
+                mine |= part.entries
+        return entries
+
+    def reads(self, t: int) -> list[Read]:
+        """Every weight of the body that task t depends on."""
+        subnetwork = self.subnetworks[t]
+        key = subnetwork.mask.numpy().tobytes(), subnetwork.silent  # they depend on nothing else of it
+        if key not in self._reads:
+            self._reads[key] = reads(*self._parts(t), self.shape)
+        return self._reads[key]
+
+    def _parts(self, t: int) -> tuple[nn.Module, nn.Linear, Neurons, Subnetwork]:
+        return self.body, self.network.head(t), self.neurons, self.subnetworks[t]
+
+    # ---- answers
+
+    def specialist(self, t: int) -> Compact:
+        """Task t's subnetwork, cut out of the dense network as it is now."""
+        if t not in self._cut_out:
+            body, head, neurons, subnetwork = self._parts(t)
+            with self._cutting(), torch.inference_mode(False), torch.no_grad(), norm_of(body, subnetwork):
+                small, _ = compact(body, head, neurons, subnetwork.mask, subnetwork.means, self.shape)
+            self._cut_out[t] = small.eval()
+        return self._cut_out[t]
+
+    def answer(self, images: Images, t: int) -> tuple[Features, Logits, Tensor]:
+        """Of task t: its features, its class logits, and what it says of each rotation (if trained)."""
+        specialist = self.specialist(t)
+        inside = specialist.body(images)
+        features, logits = specialist.in_order(inside), specialist.head(inside)
+        if not self.rotations:
+            return features, logits, logits[None]
+        others = [specialist(torch.rot90(images, r, (2, 3))) for r in range(1, 4)]
+        views = torch.stack([logits, *others])
+        return features, averaged(views), views
+
+    def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
+        """Of the classes of task t; of all classes, by one of `RULES`, if the task is not known."""
+        if t is not None:
+            return self.answer(images, t)[1]
+        return RULES[rule](self.evidence(images, specialists=rule != "single-head"))
+
+    def evidence(self, images: Images, specialists: bool = True) -> Evidence:
+        """What every task says of some images, for `RULES`; without ``specialists`` only the whole network speaks."""
+
+        def unmasked() -> Logits:
+            logits: Logits = self.network(images)
+            return logits[:, ::4] if self.rotations else logits
+
+        if not specialists:
+            return Evidence([], [], [], None, unmasked)
+        answers = [self.answer(images, t) for t in range(len(self.subnetworks))]
+        features, logits, views = (list(part) for part in zip(*answers, strict=True))
+        return Evidence(logits, features, self.statistics, views if self.rotations else None, unmasked)
+
+    # ---- one task more, one task less
+
+    def adopt(self, subnetwork: Subnetwork, seed: int) -> None:
+        """From now on the newest head's task has this subnetwork: frozen, certified, and no earlier task changed."""
+        self.subnetworks.append(subnetwork)
+        self._cut_out.clear()
+        self.certificates.append(self.certify(len(self.subnetworks) - 1, seed))
+        self.verify()
+
+    def add_statistics(self, statistics: Statistics) -> None:
+        """What the newest task leaves behind, so that it can be told from others: certified too."""
+        self.statistics.append(statistics)
+        t = len(self.statistics) - 1
+        self.certificates[t] = replace(self.certificates[t], evidence=_evidence(self, t))
+
+    def forget(self, t: int, rng: torch.Generator) -> None:
+        """Remove task t: its head, its subnetwork, every weight no other task reads; all others stay as they are."""
+        others = self.read_by(s for s in range(len(self.subnetworks)) if s != t)
+        redraw(self.neurons, [~read for read in others], rng)  # dense phases trained all, also with this task's images
+        del self.subnetworks[t], self.certificates[t]
+        if self.statistics:
+            del self.statistics[t]
+        self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
+        for later in self.statistics[t:]:
+            del later.means[t]
+        self.certificates[t:] = [later.without_specialist(t) for later in self.certificates[t:]]
+        _renew_norm(self.body, self.neurons, self.subnetworks[-1] if self.subnetworks else None)
+        self._cut_out.clear()
+
+    # ---- proof
+
+    def certify(self, t: int, seed: int | None = None) -> Certificate:
+        """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
+        seed = self.certificates[t].seed if seed is None else seed
+        found = certify(*self._parts(t), self.reads(t), self.shape, seed)
+        return replace(found, evidence=_evidence(self, t))
+
+    def probe_logits(self, t: int) -> Logits:
+        """Answers of task t to the probe images of its certificate."""
+        with torch.inference_mode():
+            return probe_logits(*self._parts(t), self.shape, self.certificates[t].seed)
+
+    def changed(self) -> dict[int, list[str]]:
+        """The tasks that are not, bit for bit, what they were when they were learned, and what of them, in words."""
+        found = {t: _changes(issued, self.certify(t)) for t, issued in enumerate(self.certificates)}
+        return {t: parts for t, parts in found.items() if parts}
+
+    def verify(self) -> None:
+        """Stop if any task changed by a single bit."""
+        for t, parts in self.changed().items():
+            raise RuntimeError(
+                f"Task {t + 1} is not what it was when it was frozen: {', '.join(parts)} changed. Nothing was saved "
+                "after the last checkpoint, which is intact; please report this."
+            )
+
+    # ---- what is kept
+
+    def capacity(self) -> dict[str, float]:
+        """CAP (Eq. 12): share of parameters and of neurons in use; every task has norm layers of its own."""
+        total = sum(p.numel() for p in self.body.parameters())
+        in_use = self.frozen
+        copies = sum(_n_norm(self.neurons, subnetwork.mask) for subnetwork in self.subnetworks)
+        unused = n_weights_outside(self.neurons, self.read_by())
+        unused += _n_norm(self.neurons, torch.ones_like(in_use)) - copies
+        return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
+
+    def bytes_kept(self, n_tasks: int, n_classes: int, statistics: bool) -> int:
+        """Mask, value and constants per neuron, norm state; half a covariance, and means in all specialists."""
+        f, responses = self.body.n_features, sum(layer.n * layer.width for layer in self.neurons.layers)
+        per_task = 9 * self.neurons.n + 4 * responses + sum(x.nbytes for x in norm_state(self.body).values())
+        return n_tasks * (per_task + (2 * f * f + 2 * f * n_classes if statistics else 0))
+
+    def state(self) -> Kept:
+        """Tensors are live: clone what must not change."""
+        return {
+            "network": dict(self.network.state_dict()),
+            "frozen": self.frozen,
+            "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
+            "certificates": [certificate.state() for certificate in self.certificates],
+            "statistics": [statistics.state() for statistics in self.statistics],
+        }
+
+    def load(self, state: Kept) -> None:
+        _load_network(self.network, state["network"])
+        self.subnetworks = [Subnetwork.from_state(kept, self.device) for kept in state["subnetworks"]]
+        self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
+        self.statistics = [Statistics.from_state(kept, self.device) for kept in state["statistics"]]
+        self._cut_out.clear()
+
+
+def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:
+    """The neurons that any of these subnetworks has."""
+    found = torch.zeros(neurons.n, dtype=torch.bool)
+    for subnetwork in subnetworks:
+        found |= subnetwork.mask
+    return found
+
+
+def _evidence(specialists: Specialists, t: int) -> tuple[str, ...]:
+    """Hashes of what task t brings to answers without the task, once that is measured."""
+    if t >= len(specialists.statistics):
+        return ()
+    upto = [certificate.tensors for certificate in specialists.certificates[: t + 1]]
+    return evidence_hashes(specialists.statistics[t], upto)
+
+
+def _changes(issued: Certificate, now: Certificate) -> list[str]:
+    """What is not as it was issued, in words."""
+    same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
+    found = ["weights"] if now.tensors != issued.tensors else []
+    found += ["answers"] if same_sums and now.logits != issued.logits else []
+    return found + (changed_evidence(issued.evidence, now.evidence) if issued.evidence else [])
+
+
+def _load_network(network: Network, state: dict[str, Tensor]) -> None:
+    """Weights of the body and of as many heads as there are; heads of the right sizes stay the objects they are."""
+    n = sum(name.startswith("heads.") and name.endswith(".weight") for name in state)
+    sizes = [len(state[f"heads.{t}.weight"]) for t in range(n)]
+    if network.head_sizes != sizes[: len(network.heads)]:
+        network.remove_heads()
+    for k in sizes[len(network.heads) :]:
+        network.add_head(k)
+    network.load_state_dict(state)
+
+
+def _renew_norm(body: nn.Module, neurons: Neurons, newest: Subnetwork | None) -> None:
+    """The dense network's own norm layers are those of the newest task; without a task they are new."""
+    if newest is not None:
+        load_norm(body, newest.norm)
+        _wake(neurons, ~newest.mask)
+        return
+    for module in body.modules():
+        if isinstance(module, NORMS):
+            module.reset_parameters()
+
+
+@torch.no_grad()
+def _wake(neurons: Neurons, which: Mask) -> None:
+    """Norm layers of these neurons as in a new network: from silent ones nothing would be learned."""
+    for owned in neurons.owned:
+        if owned.role == "norm":
+            owned.tensor[which[owned.owner].to(owned.tensor.device)] = 1.0 if owned.attribute == "weight" else 0.0
+
+
+def _n_norm(neurons: Neurons, mask: Mask) -> int:
+    """Scales and shifts of the norm layers behind some neurons."""
+    return sum(int(mask[owned.owner].sum()) for owned in neurons.owned if owned.role == "norm")

@@ -1,0 +1,61 @@
+"""The subnetwork of the task that is being learned, as a small module to be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from torch import Tensor
+
+from snv.components import Frozen
+from snv.files import State
+from snv.networks import norm_state
+from snv.neurons import own_weights
+from snv.shapes import Entries
+from snv.subnetworks.cutting import Link, compact, write_back
+from snv.subnetworks.specialists import Specialists
+from snv.subnetworks.subnetwork import Subnetwork, norm_of, silenced
+
+
+class Trainee:
+    """Cut out of the dense network with the newest head; what earlier tasks read of it stays as it is."""
+
+    def __init__(self, specialists: Specialists, subnetwork: Subnetwork) -> None:
+        self.subnetwork, self._body, self._neurons = subnetwork, specialists.body, specialists.neurons
+        head, shape = specialists.network.head(-1), specialists.shape
+        with norm_of(self._body, subnetwork):
+            self.small, self._links = compact(self._body, head, self._neurons, subnetwork.mask, subnetwork.means, shape)
+        self.frozen = hold(_frozen_parts(self._links, specialists))
+
+    def written_back(self) -> Subnetwork:
+        """What was learned goes into the dense network; the subnetwork takes its norm state along."""
+        write_back(self._links)
+        found = replace(self.subnetwork, norm=norm_state(self._body))
+        return silenced(found, self._neurons) if self.subnetwork.silent else found
+
+    def state(self) -> dict[str, State]:
+        return {"chosen": self.subnetwork.state(), "small": dict(self.small.state_dict())}
+
+    def load(self, subnetwork: Subnetwork, small: dict[str, Tensor]) -> None:
+        """The same module with other weights, since an optimiser may have it."""
+        self.subnetwork = subnetwork
+        self.small.load_state_dict(small)
+
+
+def hold(blocks: Iterable[tuple[Tensor, Entries]]) -> Frozen:
+    """What is frozen of some tensors; those frozen altogether are not trained, so no optimiser has them."""
+    blocks = list(blocks)
+    for tensor, frozen in blocks:
+        tensor.requires_grad_(not bool(frozen.all()))
+    return Frozen((tensor, frozen) for tensor, frozen in blocks if tensor.requires_grad)
+
+
+def _frozen_parts(links: list[Link], specialists: Specialists) -> Iterable[tuple[Tensor, Entries]]:
+    """Of each tensor of the small network, what earlier tasks read."""
+    weights = zip(own_weights(specialists.neurons), specialists.read_by(), strict=True)
+    read = {id(owned.tensor): entries for owned, entries in weights}
+    for link in links:
+        for tensor, dense in zip(link.trained, (link.dense.weight, link.dense.bias), strict=False):
+            if (entries := read.get(id(dense))) is not None:
+                rows = entries[link.rows]
+                yield tensor, rows if rows.ndim == 1 else rows[:, link.columns]
