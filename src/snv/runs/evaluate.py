@@ -8,8 +8,7 @@ import torch
 
 from snv.data import Split
 from snv.learners import Learner
-from snv.training import Surroundings, prepared
-from snv.training import Stage
+from snv.training import Stage, Surroundings, prepared
 
 
 @torch.inference_mode()

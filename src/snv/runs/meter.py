@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from snv.files import State
-from snv.networks import (MAPS)
+from snv.networks import MAPS
 from snv.runs.memory import PeakMemory
 
 

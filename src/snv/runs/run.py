@@ -14,14 +14,11 @@ from typing import Any
 import torch
 
 from snv.config import RunConfig, without_retired
-from snv.data import TaskStream, is_permuted, load_source
-from snv.data import Preprocess
-from snv.data import Source, Task
+from snv.data import Preprocess, Source, Task, TaskStream, is_permuted, load_source
 from snv.errors import Interrupted, UserError
 from snv.files import State
 from snv.learners import LEARNERS, Learner, Setting
-from snv.networks import build_network
-from snv.networks import bytes_of
+from snv.networks import build_network, bytes_of
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.environment import data_fingerprint, describe, resolve_device, resolve_precision
 from snv.runs.evaluate import accuracy

@@ -15,18 +15,13 @@ from snv.config import RunConfig, build, without_retired
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import load_state
-from snv.learners import Learner
-from snv.learners import learn_stages
+from snv.learners import Learner, learn_stages
 from snv.networks import Specialist
 from snv.runs.directory import RunDirectory
 from snv.runs.run import Prepared, Progress, left_as_found, prepare
-from snv.training import Surroundings, Training
-from snv.training import Batch
-from snv.shapley import Number, spearman
-from snv.valuation import Examples, OfSplit
-from snv.valuation import LearnedValues
-from snv.shapley import Valuation
-from snv.valuation import Bill, value_neurons
+from snv.shapley import Number, Valuation, spearman
+from snv.training import Batch, Surroundings, Training
+from snv.valuation import Bill, Examples, LearnedValues, OfSplit, value_neurons
 
 Step: TypeAlias = Callable[[Batch, torch.optim.Optimizer], Tensor]
 
