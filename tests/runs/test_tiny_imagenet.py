@@ -11,7 +11,7 @@ from test_resume import in_another_process, results
 from snv.config import load_config
 from snv.learners import LEARNERS
 
-CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.scenarios]
+CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.card.scenarios]
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from snv.runs.directory import (RunDirectory, load_record)
-from snv.runs.environment import (describe, resolve_device, resolve_precision)
-from snv.runs.interrupts import (Interrupts)
-from snv.runs.meter import (Meter)
-from snv.runs.record import (Record)
-from snv.runs.run import (Progress, run)
-from snv.runs.value import (open_run, value_run)
+from snv.runs.directory import RunDirectory, load_record
+from snv.runs.environment import describe, resolve_device, resolve_precision
+from snv.runs.interrupts import Interrupts
+from snv.runs.meter import Meter
+from snv.runs.record import Record
+from snv.runs.run import Progress, run
+from snv.runs.value import open_run, value_run
 
-__all__ = ["Interrupts", "Meter", "Progress", "Record", "RunDirectory", "describe", "load_record", "open_run", "resolve_device", "resolve_precision", "run", "value_run"]
+__all__ = [
+    "Interrupts",
+    "Meter",
+    "Progress",
+    "Record",
+    "RunDirectory",
+    "describe",
+    "load_record",
+    "open_run",
+    "resolve_device",
+    "resolve_precision",
+    "run",
+    "value_run",
+]
