@@ -52,7 +52,7 @@ def make(name: str, stream: TaskStream, epochs: int | None, n_tasks: int):
     network = build_network(config.network.name, (3, 32, 32), 0, width=config.network.width, stem=config.network.stem)
     kind = LEARNERS[name]
     network.to(memory_format=torch.channels_last)
-    return kind(Setting(network, kind.scenarios[0], train, Preprocess.of(stream.source), CPU, 0, n_tasks))
+    return kind(Setting(network, kind.card.scenarios[0], train, Preprocess.of(stream.source), CPU, 0, n_tasks))
 
 
 def learn(learner, stream: TaskStream, t: int, meter: Meter) -> float:
@@ -94,7 +94,9 @@ class Steps:
 
 def step_ratios(stream: TaskStream, rounds: int) -> dict[str, float]:
     """Median seconds of a step over those of the same step of SGD."""
-    names = [name for name, kind in LEARNERS.items() if name not in ("sgd", "joint") and kind.sees == "current task"]
+    names = [
+        name for name, kind in LEARNERS.items() if name not in ("sgd", "joint") and kind.card.sees == "current task"
+    ]
     ratios = {}
     for name in names:
         plain, other = Steps("sgd", stream), Steps(name, stream)

@@ -51,6 +51,12 @@ def test_the_readme_shows_the_rooms_as_they_are():
     assert shape.with_tree(text) == text, "run tools/shape.py --readme"
 
 
+def test_the_readme_shows_the_methods_as_their_cards_have_them():
+    text = (shape.ROOT / "README.md").read_text(encoding="utf-8")
+    assert shape.TABLE_START in text
+    assert shape.with_methods(text) == text, "run tools/shape.py --readme"
+
+
 def test_the_library_is_quiet_and_only_the_command_line_talks():
     for path in shape.files():
         if shape.room_of(path) != "cli":

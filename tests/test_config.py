@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_every_config_in_the_repository_is_valid():
 def test_a_method_that_cannot_do_a_scenario_says_which_it_can(monkeypatch):
     from snv.learners import SGD
 
-    monkeypatch.setattr(SGD, "scenarios", ("til",))
+    monkeypatch.setattr(SGD, "card", dataclasses.replace(SGD.card, scenarios=("til",)))
     with pytest.raises(UserError, match=r"sgd cannot do CIL: it works only in TIL\. Use --scenario til"):
         load_config(None, ["method=sgd", "scenario=cil"])
 

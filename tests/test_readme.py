@@ -56,13 +56,6 @@ def _prepare_pictures(folder, cli, first: bool) -> None:
         assert cli("learn", "pictures/birds", *small).code == 0
 
 
-def test_every_method_has_a_row():
-    from snv.learners import LEARNERS
-
-    for name in LEARNERS:
-        assert f"| [`{name}`](docs/methods/" in README
-
-
 def test_every_dataset_has_a_row():
     from snv.data import SOURCES
 

@@ -1,7 +1,7 @@
 """The shape of the house: rooms and their order, and figures that say whether it can still be read.
 
     python tools/shape.py              figures, as a table
-    python tools/shape.py --readme     writes the tree into README.md
+    python tools/shape.py --readme     writes the tree and the table of methods into README.md
     python tools/shape.py --json       figures for machines
 
 The order of the rooms is stated here once: the architecture test walks it, the README prints it.
@@ -54,6 +54,7 @@ HOUSE = (
 )
 LEVEL = {name: room.level for room in HOUSE for name in room.names}
 START, END = "<!-- tree: made by tools/shape.py -->\n", "<!-- end of tree -->"
+TABLE_START, TABLE_END = "<!-- methods: made by tools/shape.py -->\n", "<!-- end of methods -->"
 
 
 def files() -> list[Path]:
@@ -271,12 +272,24 @@ def tree() -> str:
 
 
 def with_tree(text: str) -> str:
-    return re.sub(re.escape(START) + ".*?" + re.escape(END), lambda _: START + tree() + END, text, flags=re.DOTALL)
+    return between(START, tree(), END, text)
+
+
+def with_methods(text: str) -> str:
+    """The README with the table of methods as their cards have it."""
+    from snv.learners import LEARNERS, method_table
+
+    return between(TABLE_START, method_table(LEARNERS), TABLE_END, text)
+
+
+def between(start: str, inside: str, end: str, text: str) -> str:
+    """The text with what stands between two markers replaced."""
+    return re.sub(re.escape(start) + ".*?" + re.escape(end), lambda _: start + inside + end, text, flags=re.DOTALL)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--readme", action="store_true", help="write the tree into README.md")
+    parser.add_argument("--readme", action="store_true", help="write the tree and the table of methods into README.md")
     parser.add_argument("--json", action="store_true", help="figures for machines")
     parser.add_argument("--watch", choices=list(THREADS.values()), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -284,7 +297,7 @@ def main() -> None:
         print(json.dumps(watch(options.watch)))
     elif options.readme:
         readme = ROOT / "README.md"
-        readme.write_text(with_tree(readme.read_text(encoding="utf-8")), encoding="utf-8")
+        readme.write_text(with_methods(with_tree(readme.read_text(encoding="utf-8"))), encoding="utf-8")
     elif options.json:
         print(json.dumps(figures()))
     else:

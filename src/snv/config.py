@@ -63,7 +63,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.method not in LEARNERS:
             raise unknown("method", self.method, LEARNERS)
-        allowed = LEARNERS[self.method].scenarios
+        allowed = LEARNERS[self.method].card.scenarios
         if self.scenario not in allowed:
             raise UserError(
                 f"{self.method} cannot do {self.scenario.upper()}: it works only in "
@@ -95,7 +95,7 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
 
 def without_retired(stored: Mapping[str, Any], where: Path) -> dict[str, Any]:
     """A stored run without settings that exist no more, if they said what is always done now."""
-    retired = LEARNERS[stored["method"]].retired if stored.get("method") in LEARNERS else {}
+    retired = LEARNERS[stored["method"]].card.retired if stored.get("method") in LEARNERS else {}
     learner = dict(stored.get("learner", {}))
     for key in [key for key in retired if key in learner]:
         if (value := learner.pop(key)) != retired[key]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -258,7 +259,7 @@ def test_data_that_are_not_there_are_asked_for_by_file_name(cli, tmp_path, monke
 def test_a_method_for_TIL_only_refuses_CIL(cli, monkeypatch):
     from snv.learners import SGD
 
-    monkeypatch.setattr(SGD, "scenarios", ("til",))
+    monkeypatch.setattr(SGD, "card", dataclasses.replace(SGD.card, scenarios=("til",)))
     told = cli("run", "--method", "sgd", "--scenario", "cil")
     assert (told.code, told.err.count("\n")) == (2, 1)
     assert "sgd cannot do CIL" in told.err

@@ -14,7 +14,7 @@ from snv.learners import LEARNERS
 from snv.networks.head import bytes_of
 from snv.runs.evaluate import accuracy
 
-CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.scenarios]
+CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.card.scenarios]
 pytestmark = pytest.mark.parametrize(("name", "scenario"), CASES, ids=[f"{n}-{s}" for n, s in CASES])
 
 
@@ -86,7 +86,8 @@ def test_no_image_of_a_task_can_be_reached_once_it_is_over_unless_a_memory_is_de
     learn(learner, stream, 0)
     tensors = [x for x in reachable(learner) if isinstance(x, torch.Tensor) and x.shape[-3:] == (1, 8, 8)]
     images = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
-    assert sum(images.values()) <= (7 * 64 if LEARNERS[name].stores_images else 0), "bytes of all pictures within reach"
+    declared = 7 * 64 if learner.card.stores_images else 0
+    assert sum(images.values()) <= declared, "bytes of all pictures within reach"
 
 
 def test_what_is_kept_is_what_was_declared(name, scenario):
@@ -97,7 +98,7 @@ def test_what_is_kept_is_what_was_declared(name, scenario):
     for t in range(3):
         learn(learner, stream, t)
         most = max(most, held(learner.state_dict()))
-    if learner.sees == "current task":
+    if learner.card.sees == "current task":
         learner.begin_task(stream.task(0).without_test())  # some keep more while they train
     most = max(most, held({k: v for k, v in learner.state_dict().items() if k != "targets"}))
     heads = sum(bytes_of(head) for head in learner.network.heads)

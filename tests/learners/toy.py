@@ -43,6 +43,6 @@ def around(learner: Learner) -> Surroundings:
 
 def learn(learner: Learner, stream: TaskStream, t: int) -> None:
     """One task, as the engine does it."""
-    task = (stream.upto(t) if learner.sees == "all tasks" else stream.task(t)).without_test()
+    task = (stream.upto(t) if learner.card.sees == "all tasks" else stream.task(t)).without_test()
     learn_task(learner, task, around(learner))
     task.close()

@@ -10,7 +10,7 @@ from snv.config import load_config
 from snv.learners import LEARNERS
 from snv.runs.run import _Run, run
 
-CASES = [(method, scenario) for method, kind in LEARNERS.items() for scenario in kind.scenarios]
+CASES = [(method, scenario) for method, kind in LEARNERS.items() for scenario in kind.card.scenarios]
 SMALL = ["data.tasks=3", "data.classes=6", "data.per_class=30", "train.epochs=2", "train.batch_size=32", "threads=1"]
 NETWORKS = {
     "mlp": ["network.name=mlp", "network.hidden=[16,12]"],

@@ -52,7 +52,7 @@ def _run(config, out: Path, cache: Path | None) -> None:
 
 
 KILLED = {(method, scenario): 5 for method in ("sgd", "snv") for scenario in ("til", "cil")} | {
-    (method, kind.scenarios[-1]): 2 for method, kind in LEARNERS.items() if method not in ("sgd", "snv", "joint")
+    (method, kind.card.scenarios[-1]): 2 for method, kind in LEARNERS.items() if method not in ("sgd", "snv", "joint")
 }
 
 

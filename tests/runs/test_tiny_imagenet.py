@@ -12,7 +12,7 @@ from snv.config import load_config
 from snv.learners import LEARNERS
 
 TOO_LITTLE = {"snv-paper"}  # refuses a task of which it knows less than τ, as after one epoch on ten images of a class
-CASES = [(name, s) for name, learner in LEARNERS.items() if name not in TOO_LITTLE for s in learner.scenarios]
+CASES = [(name, s) for name, learner in LEARNERS.items() if name not in TOO_LITTLE for s in learner.card.scenarios]
 CONFIGS = Path(__file__).parents[2] / "configs"
 
 

@@ -47,7 +47,8 @@ def jobs(out: Path, seed: int) -> list[Job]:
     """Every quick method in every scenario it can do, and where its run goes."""
     from snv.learners import LEARNERS
 
-    names = [(name, scenario) for name, kind in LEARNERS.items() if kind.quick for scenario in kind.scenarios]
+    quick = {name: kind.card.scenarios for name, kind in LEARNERS.items() if kind.card.quick}
+    names = [(name, scenario) for name, scenarios in quick.items() for scenario in scenarios]
     return [(_config(name, scenario, seed), out / f"{name}-{scenario}-seed{seed}") for name, scenario in names]
 
 

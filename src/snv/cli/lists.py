@@ -46,16 +46,10 @@ def methods() -> list[dict[str, Any]]:
     from snv.learners import LEARNERS
 
     return [
-        {
-            "name": name,
-            "title": learner.title,
-            "scenarios": list(learner.scenarios),
-            "memory": learner.memory,
-            "sees": learner.sees,
-            "grows": learner.grows,
-            "settings": {f.name: f.default for f in dataclasses.fields(learner.Config)},
-        }
-        for name, learner in LEARNERS.items()
+        {"name": name}
+        | {key: getattr(kind.card, key) for key in ("title", "scenarios", "memory", "sees", "grows")}
+        | {"settings": {f.name: f.default for f in dataclasses.fields(kind.Config)}}
+        for name, kind in LEARNERS.items()
     ]
 
 

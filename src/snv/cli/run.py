@@ -68,7 +68,7 @@ def why_it_forgot(record: Record) -> str | None:
     """One line if old tasks fell to nothing in CIL and that is what the method does, not a mistake of the run."""
     from snv.learners import LEARNERS
 
-    n, reason = record.tasks_done, LEARNERS[record.config["method"]].forgets
+    n, reason = record.tasks_done, LEARNERS[record.config["method"]].card.forgets
     best = float(record.accuracy[n - 1, : n - 1].max()) if n > 1 else 100.0
     if record.config["scenario"] != "cil" or not reason or best > 5:
         return None

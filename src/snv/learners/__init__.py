@@ -1,6 +1,7 @@
 """The catalogue of methods, on one screen."""
 
-from snv.learners.base import SCENARIOS, Learner, Scenario, Setting, learn_stages, learn_task
+from snv.learners.base import Learner, Setting, learn_stages, learn_task
+from snv.learners.card import SCENARIOS, Card, Scenario, method_table
 from snv.learners.der import DER
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
@@ -38,6 +39,7 @@ __all__ = [
     "SI",
     "SNV",
     "WSN",
+    "Card",
     "ICaRL",
     "Joint",
     "Learner",
@@ -48,4 +50,5 @@ __all__ = [
     "Setting",
     "learn_stages",
     "learn_task",
+    "method_table",
 ]

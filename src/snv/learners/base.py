@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 from snv.data import Preprocess, Split, Task
 from snv.files import State, bytes_in
+from snv.learners.card import Card, Scenario
 from snv.networks import Network, bytes_of
 from snv.shapes import Images, Labels, Logits
 from snv.shapley import Told
 from snv.training import Batch, Stage, Surroundings, Training, TrainSettings, descend
 from snv.valuation import OfSplit
-
-Scenario = Literal["til", "cil"]
-SCENARIOS: tuple[Scenario, ...] = ("til", "cil")
 
 
 @dataclass(frozen=True)
@@ -58,18 +56,8 @@ class Learner:
     then `end_task`. Everything between two calls is in `state_dict`, so training may stop at any step and go on later.
     """
 
-    title: ClassVar[str]
-    paper: ClassVar[str]
-    scenarios: ClassVar[tuple[Scenario, ...]] = SCENARIOS
-    memory: ClassVar[str] = "none"  # what of old tasks is kept, in words
-    stores_images: ClassVar[bool] = False  # whether images of old tasks are among it
-    sees: ClassVar[Literal["current task", "all tasks"]] = "current task"
-    grows: ClassVar[bool] = False  # whether the network gets larger with tasks, heads apart
-    one_network: ClassVar[bool] = True  # whether `network` as it stands answers, so that its neurons can be valued
-    quick: ClassVar[bool] = True  # whether the demo has time for it
-    forgets: ClassVar[str] = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
+    card: ClassVar[Card]
     Config: ClassVar[type] = NoConfig
-    retired: ClassVar[dict[str, Any]] = {}  # settings of older versions, and what is always done now
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         self.setting = setting

@@ -14,7 +14,8 @@ from torch import Tensor
 from snv.components import Reservoir, buffer_size, check_buffer
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Scenario, Setting
+from snv.learners.base import Learner, Setting
+from snv.learners.card import Card, Scenario
 from snv.shapes import Images, Labels, Logits, Pixels
 from snv.training import Batch, descend
 
@@ -73,10 +74,13 @@ def label_loss(logits: Logits, labels: Labels, scope: Columns | None) -> Tensor:
 class DER(Learner):
     """L = CE(z(x), y) + α·MSE(z(x'), z') + β·CE(z(x''), y''), with x' and x'' two draws from a reservoir."""
 
-    title = "DER++"
-    paper = "Dark Experience for General Continual Learning (Buzzega et al., 2020)"
-    memory = "images with labels and logits: 2,000 in CIL, 200 in TIL"
-    stores_images = True
+    card = Card(
+        title="DER++ (dark experience replay)",
+        paper="Buzzega et al., 2020",
+        page="der",
+        memory="images with labels and logits: 2,000 in CIL, 200 in TIL",
+        stores_images=True,
+    )
     Config: ClassVar[type] = DERConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -18,6 +18,7 @@ from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
@@ -76,10 +77,13 @@ def squared_gradients(
 class EWC(Learner):
     """CE + (λ/2) Σ_j F_j (θ_j − θ*_j)², with F the diagonal of the Fisher information after the earlier tasks."""
 
-    title = "EWC (elastic weight consolidation)"
-    paper = "Kirkpatrick et al., 2017; online form of Schwarz et al., 2018"
-    memory = "2 numbers per weight"
-    forgets = HOLDS_WEIGHTS_ONLY
+    card = Card(
+        title="EWC (elastic weight consolidation)",
+        paper="Kirkpatrick et al., 2017; online form of Schwarz et al., 2018",
+        page="ewc",
+        memory="2 numbers per weight",
+        forgets=HOLDS_WEIGHTS_ONLY,
+    )
     Config: ClassVar[type] = EWCConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

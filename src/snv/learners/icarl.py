@@ -18,6 +18,7 @@ from snv.data import Split, Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import EVALUATION_BATCH, Batch, Stage
@@ -65,11 +66,14 @@ def nearness(features: Features, means: Means) -> Logits:
 class ICaRL(Learner):
     """Trains on the new task and the exemplars together, the same way in TIL and CIL; answers by the nearest mean."""
 
-    title = "iCaRL"
-    paper = "iCaRL: Incremental Classifier and Representation Learning (Rebuffi et al., 2017)"
-    memory = "exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training"
-    stores_images = True
-    one_network = False  # heads learn the features; answers come from the means
+    card = Card(
+        title="iCaRL (incremental classifier and representation learning)",
+        paper="Rebuffi et al., 2017",
+        page="icarl",
+        memory="exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training",
+        stores_images=True,
+        one_network=False,  # heads learn the features; answers come from the means
+    )
     Config: ClassVar[type] = ICaRLConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

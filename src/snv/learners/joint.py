@@ -13,6 +13,7 @@ from torch import Tensor
 from snv.data import Task
 from snv.files import State, cloned
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.shapes import Images, Labels, Logits
 from snv.training import Stage
 
@@ -37,11 +38,14 @@ class JointConfig:
 class Joint(Learner):
     """At every step start again from the initial weights and train on all tasks so far together."""
 
-    title = "Joint (all data at once, upper bound)"
-    paper = "the paper's upper bound"
-    memory = "all training and validation images of all tasks"
-    stores_images = True
-    sees = "all tasks"
+    card = Card(
+        title="Joint (all data at once, upper bound)",
+        paper="the paper's upper bound",
+        page="bounds",
+        memory="all training and validation images of all tasks",
+        stores_images=True,
+        sees="all tasks",
+    )
     Config: ClassVar[type] = JointConfig
 
     def __init__(self, setting: Setting, config: object = None) -> None:

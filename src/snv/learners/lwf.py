@@ -15,6 +15,7 @@ from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Images, Logits
 from snv.training import Batch, Stage
@@ -49,9 +50,12 @@ class LwF(Learner):
     In CIL old classes share one softmax; in TIL each old head has its own, and the terms add up.
     """
 
-    title = "LwF (learning without forgetting)"
-    paper = "Li and Hoiem, 2016"
-    memory = "one copy of the network"
+    card = Card(
+        title="LwF (learning without forgetting)",
+        paper="Li and Hoiem, 2016",
+        page="lwf",
+        memory="one copy of the network",
+    )
     Config: ClassVar[type] = LwFConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State, bytes_in
-from snv.learners.base import Learner, Scenario, Setting
+from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import MAPS, Body, Imitator, Network, Patches, answers, bytes_of, own_answers, patches
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
@@ -110,12 +111,15 @@ class PEC(Learner):
     students would tie them to each other.
     """
 
-    title = "PEC (prediction error-based classification)"
-    paper = "Prediction Error-based Classification for Class-Incremental Learning (Zając et al., 2024)"
-    scenarios: ClassVar[tuple[Scenario, ...]] = ("cil",)
-    one_network = False
-    memory = "one student per class; the teacher follows from the seed"
-    grows = True
+    card = Card(
+        title="PEC (prediction error-based classification)",
+        paper="Zając et al., 2024",
+        page="pec",
+        scenarios=("cil",),
+        memory="one student per class; the teacher follows from the seed",
+        grows=True,
+        one_network=False,
+    )
     Config: ClassVar[type] = PECConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from snv.learners.base import Learner
+from snv.learners.card import Card
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,12 @@ class SGDConfig:
 class SGD(Learner):
     """Train on each task in turn with no counter-measure: CE over seen classes (CIL) or the current head (TIL)."""
 
-    title = "SGD (fine-tuning, lower bound)"
-    paper = "the paper's lower bound"
-    forgets: ClassVar[str] = "no image of an old class is seen again, so every image is answered with a new class."
+    card = Card(
+        title="SGD (fine-tuning, lower bound)",
+        paper="the paper's lower bound",
+        page="bounds",
+        forgets="no image of an old class is seen again, so every image is answered with a new class.",
+    )
     Config: ClassVar[type] = SGDConfig
 
     def scope(self) -> range | None:

@@ -13,6 +13,7 @@ from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import bytes_of
 from snv.training import Batch
 
@@ -43,10 +44,13 @@ class SI(Learner):
     The anchor θ* is where the weights stand when a task begins, so it serves as θ_start too.
     """
 
-    title = "SI (synaptic intelligence)"
-    paper = "Zenke, Poole and Ganguli, 2017"
-    memory = "1 number per weight; 3 while it trains"
-    forgets = HOLDS_WEIGHTS_ONLY
+    card = Card(
+        title="SI (synaptic intelligence)",
+        paper="Zenke, Poole and Ganguli, 2017",
+        page="si",
+        memory="1 number per weight; 3 while it trains",
+        forgets=HOLDS_WEIGHTS_ONLY,
+    )
     Config: ClassVar[type] = SIConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

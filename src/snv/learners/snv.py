@@ -17,6 +17,7 @@ from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
 from snv.networks import load_norm, norm_state
 from snv.neurons import Neurons, n_weights_outside, own_weights
@@ -50,11 +51,14 @@ N_MEASURED = 1500
 class SNV(Learner):
     """Every task gets a subnetwork of whole neurons, trained, frozen and certified; nothing else is kept."""
 
-    title = "SNV (Shapley Neuron Values)"
-    paper = "Shapley Neuron Values for Continual Learning"
-    memory = "per task: 1 bit, 1 number and 4 norm entries per neuron; in CIL class means and a covariance"
+    card = Card(
+        title="SNV (Shapley Neuron Values)",
+        paper="Shapley Neuron Values for Continual Learning",
+        page="snv",
+        memory="per task: 1 bit, 1 number and 4 norm entries per neuron; in CIL class means and a covariance",
+        retired=RETIRED,
+    )
     Config: ClassVar[type] = SNVConfig
-    retired: ClassVar[dict[str, Any]] = RETIRED
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         super().__init__(setting, config)

@@ -19,6 +19,7 @@ from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.neurons import find_neurons, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Mask, Values
@@ -54,11 +55,14 @@ class SNVPaperConfig:
 class SNVPaper(Learner):
     """One network for all tasks, of which the neurons chosen so far keep their weights."""
 
-    title = "SNV as printed"
-    paper = "Shapley Neuron Values for Continual Learning, Algorithm 1"
-    memory = "per task: 1 bit and 1 number per neuron"
-    quick = False  # TMAB on validation images: minutes of valuation
-    forgets = "its heads are never trained against each other: whichever has the larger logits answers every image."
+    card = Card(
+        title="SNV as printed",
+        paper="Shapley Neuron Values for Continual Learning, Algorithm 1",
+        page="snv_paper",
+        memory="per task: 1 bit and 1 number per neuron",
+        quick=False,  # TMAB on validation images: minutes of valuation
+        forgets="its heads are never trained against each other: whichever has the larger logits answers every image.",
+    )
     Config: ClassVar[type] = SNVPaperConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -16,7 +16,8 @@ from torch.func import functional_call
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Scenario, Setting
+from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
 from snv.networks import MAPS
 from snv.seeding import generator
 from snv.shapes import Features, Images, Logits, Mask, Values
@@ -92,11 +93,14 @@ class WSN(Learner):
     under momentum and weight decay too.
     """
 
-    title = "WSN (winning subnetworks)"
-    paper = "Forget-free Continual Learning with Winning Subnetworks (Kang et al., 2022)"
-    scenarios: ClassVar[tuple[Scenario, ...]] = ("til",)
-    one_network = False
-    memory = "per task: 1 bit per weight, biases and norm state; 1 score per weight"
+    card = Card(
+        title="WSN (winning subnetworks)",
+        paper="Kang et al., 2022",
+        page="wsn",
+        scenarios=("til",),
+        memory="per task: 1 bit per weight, biases and norm state; 1 score per weight",
+        one_network=False,
+    )
     Config: ClassVar[type] = WSNConfig
 
     def __init__(self, setting: Setting, config: Any = None) -> None:

@@ -147,7 +147,7 @@ class _Run:
 
     def _learn_task(self) -> None:
         t, learner = self.task, self.learner
-        whole = self.stream.upto(t) if learner.sees == "all tasks" else self.stream.task(t)
+        whole = self.stream.upto(t) if learner.card.sees == "all tasks" else self.stream.task(t)
         task = whole.without_test()
         with self.meter.phase("train"):
             if self.stage == 0 and self.training is None:

@@ -54,7 +54,7 @@ def value_run(
     ``in-run`` repeats the training of the task, bit for bit, and credits every step to the neurons that moved.
     """
     run = open_run(path, data_dir, progress)
-    if not run.learner.one_network:
+    if not run.learner.card.one_network:
         raise UserError(
             f"{run.config.method} has no network that answers as it stands, so its neurons cannot be valued. Value a "
             "run of a method with one network, such as sgd or snv."
@@ -119,7 +119,7 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
     learner = run.learner
     if task > 1:
         _restore(learner, path, task - 1)
-    data = (run.stream.upto if learner.sees == "all tasks" else run.stream.task)(task - 1).without_test()
+    data = (run.stream.upto if learner.card.sees == "all tasks" else run.stream.task)(task - 1).without_test()
     learner.begin_task(data)
     found = _moment(run, data, task)
     learned = LearnedValues.of(found.model, found.images, found.labels)
