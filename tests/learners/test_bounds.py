@@ -24,7 +24,7 @@ def test_with_one_task_SGD_and_Joint_are_bit_identical(scenario):
     for name in ("sgd", "joint"):
         learner = make(name, scenario, stream)
         learn(learner, stream, 0)
-        states.append(learner.state_dict()["network"])
+        states.append(learner.state_dict())
     assert_same(*states)
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from snv.data import Task
-from snv.files import State, cloned
+from snv.files import cloned
 from snv.learners.base import Learner, Setting
 from snv.learners.card import Card
 from snv.shapes import Images, Labels, Logits
@@ -57,8 +57,10 @@ class Joint(Learner):
         """Back to the start; ``task`` holds the union of all tasks so far."""
         n_before = self.blocks[-1].stop if self.blocks else 0
         self.blocks.append(range(n_before, task.block.stop))
-        self.n_images = len(task.train) + len(task.val)
         self._restart()
+
+    def end_task(self, task: Task) -> None:
+        self.n_images = len(task.train) + len(task.val)
 
     @property
     def has_learned(self) -> bool:
@@ -94,10 +96,3 @@ class Joint(Learner):
     def bytes_beyond_network(self) -> int:
         """Of the images, which the stream keeps for it."""
         return self.n_images * math.prod(self.setting.preprocess.shape)
-
-    def state_dict(self) -> State:
-        return super().state_dict() | {"n_images": self.n_images}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.n_images = state.get("n_images", 0)  # an older checkpoint has none: the next task counts anew

@@ -360,8 +360,7 @@ class SNV(Learner):
         """Remove task t, and free what only it used."""
         self.specialists.forget(t, generator(self.setting.seed, "forgotten", t, self._n_learned))
         for kept in (self.blocks, self.values, self.valuations):
-            if kept:
-                del kept[t]
+            del kept[t]
         starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
         self._hold()

@@ -90,7 +90,7 @@ class Meter:
 
     def _hear(self, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
         """A layer has answered; if its answer is differentiated later, that counts when it happens."""
-        if not isinstance(module, MAPS) or not isinstance(output, Tensor) or output.dim() == 0:
+        if not isinstance(module, MAPS) or not isinstance(output, Tensor):
             return
         n = output.numel() * module.weight[0].numel()
         self._add(n)
