@@ -6,8 +6,10 @@ turns, idle and beside busy processes that this script starts and ends, and the 
 
     python benchmarks/busy.py [--all] [--turns 5] [--seconds 2] [--threads 2] [--spinners 2]
 
-``before`` has no variable set, ``after`` is what our commands set; ``--all`` adds the other candidates. The last line
-is JSON: ``busy_gain`` (after over before beside busy processes) and ``idle_loss`` (1 − after over before when idle).
+``before`` has no variable set, ``idle`` and ``busy`` are what our commands set on a machine they find so; ``--all``
+adds the other candidates. The last line is JSON: ``busy_gain`` (``busy`` over ``before`` beside busy processes),
+``busy_share`` (``busy`` beside busy processes over ``before`` on the idle machine: with as many busy processes as
+cores, half is the most a fair scheduler gives) and ``idle_loss`` (1 − ``idle`` over ``before`` on the idle machine).
 "Idle" is only what the machine makes of it: the load average at the start is printed too.
 """
 
@@ -23,10 +25,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from snv.threads import DECIDING, DEFAULT
+from snv.threads import DECIDING, ROUNDS, VARIABLE
 
-BEFORE_AND_AFTER: dict[str, dict[str, str]] = {"before": {}, "after": dict([DEFAULT])}
-OTHERS = {f"GOMP_SPINCOUNT={n}": {"GOMP_SPINCOUNT": str(n)} for n in (0, 100, 1000, 3000, 10_000, 30_000, 100_000)}
+BEFORE_AND_AFTER: dict[str, dict[str, str]] = {"before": {}} | {at: {VARIABLE: n} for at, n in ROUNDS.items()}
+OTHERS = {f"{VARIABLE}={n}": {VARIABLE: str(n)} for n in (0, 100, 3000, 10_000, 100_000)}
 OTHERS |= {"OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"}, "one thread": {"OMP_NUM_THREADS": "1"}}
 SPINNER = "while True: pass"
 
@@ -111,13 +113,17 @@ def measure(candidates: dict[str, dict[str, str]], options: argparse.Namespace) 
                 with spinners(n):
                     for name in order:
                         speeds[name][state].append(workers[name].train(options.seconds))
-            told = ", ".join(f"{name} {v['idle'][-1]:.1f}/{v['busy'][-1]:.1f}" for name, v in speeds.items())
-            print(f"turn {turn + 1}: {told}", flush=True)
+            words = ", ".join(f"{name} {v['idle'][-1]:.1f}/{v['busy'][-1]:.1f}" for name, v in speeds.items())
+            print(f"turn {turn + 1}: {words}", flush=True)
     return speeds
 
 
-def ratios(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    return {"busy_gain": after["busy"] / before["busy"], "idle_loss": 1 - after["idle"] / before["idle"]}
+def ratios(before: dict[str, float], at_idle: dict[str, float], at_busy: dict[str, float]) -> dict[str, float]:
+    return {
+        "busy_gain": at_busy["busy"] / before["busy"],
+        "busy_share": at_busy["busy"] / before["idle"],
+        "idle_loss": 1 - at_idle["idle"] / before["idle"],
+    }
 
 
 def main() -> None:
@@ -139,11 +145,11 @@ def main() -> None:
     medians = {name: {state: statistics.median(s) for state, s in of.items()} for name, of in speeds.items()}
     print(f"\n{'':30}{'idle':>8}{'busy':>8}{'busy gain':>11}{'idle loss':>11}   (steps per second, median turn)")
     for name, speed in medians.items():
-        told = ratios(medians["before"], speed)
-        label = name if name != "after" else f"after ({'='.join(DEFAULT)})"
-        print(f"{label:30}{speed['idle']:8.1f}{speed['busy']:8.1f}{told['busy_gain']:11.1f}{told['idle_loss']:11.2f}")
-    result = ratios(medians["before"], medians["after"])
-    print(json.dumps(result | {"setting": "=".join(DEFAULT), "load_at_start": load, "steps_per_s": medians}))
+        found = ratios(medians["before"], speed, speed)
+        label = f"{name} ({VARIABLE}={ROUNDS[name]})" if name in ROUNDS else name
+        print(f"{label:30}{speed['idle']:8.1f}{speed['busy']:8.1f}{found['busy_gain']:11.1f}{found['idle_loss']:11.2f}")
+    result = ratios(*(medians[name] for name in BEFORE_AND_AFTER))
+    print(json.dumps(result | {"rounds": ROUNDS, "load_at_start": load, "steps_per_s": medians}))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 
-from snv.threads import DECIDING, DEFAULT
+import snv.threads
+from snv.threads import DECIDING, ROUNDS, VARIABLE
 
-NAME, VALUE = DEFAULT
 COMMAND = """
-import sys
+import os, sys
+os.getloadavg = lambda: (0.0, 9.0, 9.0)
 from snv.cli.main import main
 sys.argv = ["snv", "list", "methods"]
 try:
@@ -35,19 +36,26 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_a_command_sets_the_default():
-    assert run_python(COMMAND + TELL).stderr == str({NAME: VALUE})
+    assert run_python(COMMAND + TELL).stderr == str({VARIABLE: ROUNDS["idle"]})
+
+
+@pytest.mark.parametrize(("load", "word"), [(0.2, "idle"), (0.9, "idle"), (1.0, "busy"), (2.5, "busy")])
+def test_a_machine_is_busy_when_half_of_its_cores_are(monkeypatch, load, word):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert snv.threads.waiting_default() == {VARIABLE: ROUNDS[word]}
 
 
 def test_the_runtime_of_torch_sees_what_is_set_before_it_is_loaded():
     told = run_python(COMMAND + "import torch", OMP_DISPLAY_ENV="verbose").stderr
-    if NAME not in told:
+    if VARIABLE not in told:
         pytest.skip("this PyTorch has another OpenMP than GNU's, which knows no such variable")
-    assert f"{NAME} = '{VALUE}'" in told
+    assert f"{VARIABLE} = '{ROUNDS['idle']}'" in told
 
 
 def test_processes_started_by_a_command_inherit_the_default():
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {TELL!r}], check=True)"
-    assert run_python(COMMAND + child).stderr == str({NAME: VALUE})
+    assert run_python(COMMAND + child).stderr == str({VARIABLE: ROUNDS["idle"]})
 
 
 @pytest.mark.parametrize("theirs", [("GOMP_SPINCOUNT", "77"), ("OMP_WAIT_POLICY", "PASSIVE"), ("KMP_BLOCKTIME", "5")])
@@ -71,8 +79,8 @@ def test_the_command_line_is_there_before_torch_is_loaded():
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ({}, f"set {NAME}={VALUE} before Python starts"),
-        ({NAME: VALUE}, f"{NAME}={VALUE} (the default of snv's commands"),
+        ({}, f"set {VARIABLE}={ROUNDS['busy']} before Python starts"),
+        ({VARIABLE: ROUNDS["idle"]}, f"{VARIABLE}={ROUNDS['idle']} (the default of snv's commands"),
         ({"OMP_WAIT_POLICY": "PASSIVE"}, "OMP_WAIT_POLICY=PASSIVE (your setting)"),
     ],
     ids=["nothing", "default", "own"],

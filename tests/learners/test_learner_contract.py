@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from snv.files import cloned, load_state, save_state
 from snv.learners import LEARNERS
 from snv.networks.head import bytes_of
 from snv.runs.evaluate import accuracy
+from snv.training.stage import Batch
 
 CASES = [(name, scenario) for name, learner in LEARNERS.items() for scenario in learner.card.scenarios]
 pytestmark = pytest.mark.parametrize(("name", "scenario"), CASES, ids=[f"{n}-{s}" for n, s in CASES])
@@ -67,6 +69,23 @@ def test_saved_and_loaded_it_predicts_the_same_and_learns_on_the_same(name, scen
     for learner in (original, copy):
         learn(learner, stream, 2)
     assert_same(original.state_dict(), copy.state_dict())
+
+
+def test_smoothed_labels_change_training_and_not_the_validation_loss(name, scenario):
+    if name in ("pec", "icarl"):
+        pytest.skip("its loss is no cross-entropy, so there are no labels to smooth")
+    stream = toy_stream()
+    plain, smooth = (make(name, scenario, stream) for _ in range(2))
+    smooth.setting = dataclasses.replace(smooth.setting, train=dataclasses.replace(smooth.setting.train, smoothing=0.2))
+    task = stream.task(0).without_test()
+    for learner in (plain, smooth):
+        learner.begin_task(task)
+    images, labels = torch.randn(6, 1, 8, 8), torch.arange(6) % 2
+    stage = plain.stage(task, 0)
+    assert stage is not None
+    assert torch.equal(plain.validation(images, labels, stage)[0], smooth.validation(images, labels, stage)[0])
+    batch = Batch(images, labels, images.byte(), torch.arange(6), stage, 0, 0, 0, 1, seed=0)
+    assert not torch.equal(plain.loss(batch), smooth.loss(batch))
 
 
 def test_a_prediction_changes_nothing(name, scenario):

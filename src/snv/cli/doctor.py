@@ -76,15 +76,18 @@ def gradients() -> tuple[str, list[str]]:
 
 def waiting_threads() -> str:
     """How threads wait for each other, and what to do where nobody decided it before PyTorch was loaded."""
-    from snv.threads import DEFAULT, waiting_settings
+    from snv.threads import ROUNDS, VARIABLE, waiting_settings
 
-    found, default = waiting_settings(), "=".join(DEFAULT)
-    told = ", ".join(f"{name}={value}" for name, value in found.items())
-    if not found:
-        return f"no setting, and PyTorch is loaded already; for a busy machine set {default} before Python starts"
-    if told == default:
-        return f"{told} (the default of snv's commands; for Python of your own set it before Python starts)"
-    return f"{told} (your setting)"
+    settings = waiting_settings()
+    if not settings:
+        return (
+            f"no setting, and PyTorch is loaded already; for a busy machine set {VARIABLE}={ROUNDS['busy']} before "
+            "Python starts"
+        )
+    words = ", ".join(f"{name}={value}" for name, value in settings.items())
+    if settings.get(VARIABLE) in ROUNDS.values():
+        return f"{words} (the default of snv's commands; for Python of your own set it before Python starts)"
+    return f"{words} (your setting)"
 
 
 def found_data(data_dir: Path | None) -> list[str]:

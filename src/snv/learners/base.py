@@ -117,7 +117,7 @@ class Learner:
 
     def loss(self, batch: Batch) -> Tensor:
         """What a step minimises."""
-        return self.task_losses(self.task_logits(batch.images), batch.labels).mean()
+        return self.training_loss(self.task_logits(batch.images), batch.labels)
 
     def scope(self) -> range | None:
         """The classes training compares: the current task's (TIL), or all seen, which is None (CIL)."""
@@ -127,9 +127,14 @@ class Learner:
         """Of the classes in `scope`; other heads get no gradient, not even one of zeros, which Adam would decay."""
         return self.logits(images, self.scope())
 
-    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
+    def task_losses(self, logits: Logits, labels: Labels, smoothing: float = 0.0) -> Tensor:
         """Cross-entropy of each image within what `task_logits` gives."""
-        return F.cross_entropy(logits.float(), labels - self._offset(), reduction="none")
+        answers = labels - self._offset()
+        return F.cross_entropy(logits.float(), answers, reduction="none", label_smoothing=smoothing)
+
+    def training_loss(self, logits: Logits, labels: Labels) -> Tensor:
+        """Their mean over a batch, with labels smoothed as `TrainSettings.smoothing` says."""
+        return self.task_losses(logits, labels, self.setting.train.smoothing).mean()
 
     def n_right(self, logits: Logits, labels: Labels) -> Tensor:
         """How many images `task_logits` answers right."""

@@ -104,13 +104,13 @@ class DER(Learner):
         n = self.n_drawn(batch)
         if n == 0:
             logits = self.task_logits(batch.images)
-            return self.task_losses(logits, batch.labels).mean(), logits
+            return self.training_loss(logits, batch.labels), logits
         dark, known = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
         old = self._augmented(torch.cat([dark["pixels"], known["pixels"]]), batch)
         new, z_dark, z_known = self.passed(batch.images, *old.split(n))
         terms = self._logit_term(z_dark, dark), self._label_term(z_known, known["labels"])
         weights = self.config.logit_weight, self.config.label_weight
-        loss = self.task_losses(new, batch.labels).mean() + weights[0] * terms[0] + weights[1] * terms[1]
+        loss = self.training_loss(new, batch.labels) + weights[0] * terms[0] + weights[1] * terms[1]
         return loss, new
 
     def n_drawn(self, batch: Batch) -> int:

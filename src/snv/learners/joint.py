@@ -18,13 +18,14 @@ from snv.shapes import Images, Labels, Logits
 from snv.training import Stage
 
 
-def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> Tensor:
+def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range], smoothing: float = 0.0) -> Tensor:
     """CE_block(task(y_i))(z(x_i), y_i): each image is scored only within the head of its own task."""
     losses = torch.zeros(len(labels), device=labels.device)
     for block in blocks:
         mine = (labels >= block.start) & (labels < block.stop)
         inside = logits[mine, block.start : block.stop].float()
-        losses = losses.index_put((mine,), F.cross_entropy(inside, labels[mine] - block.start, reduction="none"))
+        own = F.cross_entropy(inside, labels[mine] - block.start, reduction="none", label_smoothing=smoothing)
+        losses = losses.index_put((mine,), own)
     return losses
 
 
@@ -80,10 +81,10 @@ class Joint(Learner):
         """All heads, in TIL too: images of all tasks are mixed."""
         return self.logits(images, None)
 
-    def task_losses(self, logits: Logits, labels: Labels) -> Tensor:
+    def task_losses(self, logits: Logits, labels: Labels, smoothing: float = 0.0) -> Tensor:
         if self.setting.scenario == "cil":
-            return super().task_losses(logits, labels)
-        return losses_by_own_head(logits, labels, self.blocks)
+            return super().task_losses(logits, labels, smoothing)
+        return losses_by_own_head(logits, labels, self.blocks, smoothing)
 
     def n_right(self, logits: Logits, labels: Labels) -> Tensor:
         if self.setting.scenario == "cil":

@@ -86,7 +86,7 @@ class LwF(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         if batch.stage.name == "head":
-            return self.task_losses(self.logits_of_still_body(batch.images), batch.labels).mean()
+            return self.training_loss(self.logits_of_still_body(batch.images), batch.labels)
         if self.teacher is None or self.config.strength == 0:
             return super().loss(batch)
         with torch.no_grad():
@@ -94,7 +94,7 @@ class LwF(Learner):
         logits: Logits = self.network(batch.images)
         n_old = old.shape[1]
         own = logits if self.scope() is None else logits[:, n_old:]
-        loss = self.task_losses(own, batch.labels).mean()
+        loss = self.training_loss(own, batch.labels)
         strength: float = self.config.strength
         return loss + strength * self.forgotten(logits[:, :n_old], old)
 

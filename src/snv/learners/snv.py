@@ -309,7 +309,7 @@ class SNV(Learner):
         else:
             images, labels = batch.images, batch.labels - self._offset()
         logits = self._outputs(images)
-        loss = F.cross_entropy(logits.float(), labels)
+        loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.setting.train.smoothing)
         if self.trainee is None or self.config.distil == 0:
             return loss
         with torch.no_grad():

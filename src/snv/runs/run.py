@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from snv.config import RunConfig, without_retired
+from snv.config import RunConfig, build, without_retired
 from snv.data import Preprocess, Source, Task, TaskStream, is_permuted, load_source
 from snv.errors import Interrupted, UserError
 from snv.files import State
@@ -308,7 +308,8 @@ def _bytes_needed(prepared: Prepared) -> int:
 
 def _check_same(asked: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
     """A directory holds one run: continuing it with other settings would mix two."""
-    new, old = _flat(asked), _flat(without_retired(stored, out))
+    known: RunConfig = build(RunConfig, without_retired(stored, out))  # what it does not say yet is as by default
+    new, old = _flat(asked), _flat(known.as_dict())
     changed = [k for k in sorted(new.keys() | old.keys()) if new.get(k) != old.get(k) and k not in FREE_TO_CHANGE]
     if changed:
         told = ", ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in changed[:3])

@@ -113,7 +113,7 @@ class Training:
     def _out_of_patience(self) -> bool:
         """Validation loss has not improved for ``patience`` epochs in a row."""
         waited = self.progress.epoch - 1 - self.progress.best_epoch
-        return 0 < self.settings.patience <= waited
+        return 0 < (self.settings.patience or 0) <= waited
 
     def _train_steps(self) -> None:
         """The rest of one epoch, from ``progress.step`` on."""
