@@ -1,6 +1,6 @@
 """A task's subnetwork cut out of the paper's ResNet-18, beside the network it came from.
 
-    python benchmarks/compact.py [--capacity 0.1] [--width 64] [--outside silent] [--rounds 7]
+    python benchmarks/compact.py [--capacity 0.1] [--width 64] [--rounds 7]
 
 Both take turns. The last line is JSON: ``parameter_share``, ``max_abs_error`` (logits, against the masked network),
 ``speedup_batch64`` and ``cil10_over_dense`` (ten subnetworks one after the other over one dense forward pass).
@@ -15,9 +15,9 @@ import time
 
 import torch
 
-from snv.networks import build_network, norm_state
-from snv.neurons import find_neurons, mean_responses
-from snv.subnetworks import Subnetwork, compact, masked, norm_of, select, silenced
+from snv.networks import build_network
+from snv.neurons import find_neurons
+from snv.subnetworks import compact, masked, norm_of, select, subnetwork_of
 
 SHAPE = (3, 32, 32)
 
@@ -48,7 +48,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--capacity", type=float, default=0.1)
     parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--outside", choices=["silent", "means"], default="silent", help="what other neurons say")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     network = build_network("resnet18", SHAPE, seed=0, width=options.width).to(memory_format=torch.channels_last)
@@ -57,13 +56,11 @@ def main() -> None:
     statistics_like_trained(body)
     images = torch.randn(64, *SHAPE).contiguous(memory_format=torch.channels_last)
     neurons = find_neurons(body, images[:2], include=["*"])
-    means = mean_responses(body, neurons, images)
     small, error = [], 0.0
     for task in range(10):
         values = torch.rand(neurons.n, generator=torch.Generator().manual_seed(task), dtype=torch.float64)
         mask = select(values, neurons.layer_index, int(options.capacity * neurons.n))
-        kept = Subnetwork(mask, means, norm_state(body))
-        kept = silenced(kept, neurons) if options.outside == "silent" else kept
+        kept = subnetwork_of(body, neurons, mask)
         with norm_of(body, kept):
             small.append(compact(body, head, neurons, mask, kept.means, SHAPE)[0].eval())
         with torch.inference_mode(), masked(body, neurons, kept):
@@ -94,7 +91,6 @@ def main() -> None:
         "speedup_batch64": median["dense"] / median["compact"],
         "cil10_over_dense": median["ten"] / median["dense"],
         "capacity": options.capacity,
-        "outside": options.outside,
         "width": options.width,
         "threads": torch.get_num_threads(),
     }

@@ -15,6 +15,8 @@ import pytest
 import torch
 
 import snv
+from snv.errors import UserError
+from snv.model.store import Store
 
 BEFORE = Path(__file__).with_name("before")
 DIGITS = Path(snv.__file__).parent / "data" / "digits.npz"
@@ -49,6 +51,17 @@ def test_a_model_of_the_version_before_verifies_learns_on_and_forgets(model):
     assert all(verdict.unchanged for verdict in again.verify())
     again.forget("low")
     assert all(verdict.unchanged for verdict in snv.Model.open(model.path).verify())
+
+
+def test_a_model_whose_silent_neurons_were_not_silent_is_refused_with_advice(model):
+    store = Store(model.path)
+    stored = store.read()
+    (low,) = [state for name, state in stored.states.items() if name.endswith("low")]
+    low["subnetwork"]["means"] = torch.full_like(low["subnetwork"]["means"], 0.5)
+    with store.writing():
+        store.write(stored.content, stored.states)
+    with pytest.raises(UserError, match=r"held at their mean responses, .* Learn it anew"):
+        snv.Model.open(model.path).verify()
 
 
 @pytest.mark.parametrize("scenario", ["til", "cil"])

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from snv.files import cloned
-from snv.networks import build_network, norm_state
+from snv.networks import build_network
 from snv.neurons import own_weights
 from snv.seeding import generator
 from snv.subnetworks.rules import RULES, measure
 from snv.subnetworks.specialists import Specialists
-from snv.subnetworks.subnetwork import Subnetwork, silenced
+from snv.subnetworks.subnetwork import Subnetwork, subnetwork_of
 from snv.subnetworks.trainee import Trainee
 
 SHAPE = (1, 6, 6)
@@ -32,8 +32,7 @@ def chosen(specialists: Specialists, t: int) -> Subnetwork:
     """Every second neuron, starting with another one for each task."""
     neurons = specialists.neurons
     mask = torch.arange(neurons.n) % 2 == t % 2
-    constants = torch.zeros(sum(layer.n * layer.width for layer in neurons.layers))
-    return silenced(Subnetwork(mask, constants, norm_state(specialists.body)), neurons)
+    return subnetwork_of(specialists.body, neurons, mask)
 
 
 def taught(n_tasks: int = 2) -> Specialists:

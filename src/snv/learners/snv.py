@@ -19,7 +19,7 @@ from snv.files import State
 from snv.learners.base import Learner, Setting
 from snv.learners.card import Card
 from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
-from snv.networks import load_norm, norm_state
+from snv.networks import load_norm
 from snv.neurons import Neurons, n_weights_outside, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels, Logits, Mask, Values
@@ -35,7 +35,7 @@ from snv.subnetworks import (
     measure,
     plan,
     select,
-    silenced,
+    subnetwork_of,
 )
 from snv.training import EVALUATION_BATCH, Batch, Stage, descend
 from snv.valuation import SCORES, NeuronGame
@@ -208,9 +208,7 @@ class SNV(Learner):
             largest=int(self.config.largest * self.neurons.n),
         )
         self.values.append(values)
-        subnetwork = Subnetwork(mask, game.means.detach().clone(), norm_state(self.network.body))
-        silent = self.config.outside == "silent"  # what the task is told by other neurons: nothing, or their means
-        self.trainee = Trainee(self.specialists, silenced(subnetwork, self.neurons) if silent else subnetwork)
+        self.trainee = Trainee(self.specialists, subnetwork_of(self.network.body, self.neurons, mask))
 
     def _value(self, game: NeuronGame, seed: int) -> Values:
         name, draws = self.config.estimator, self.config.draws

@@ -19,8 +19,9 @@ RETIRED: dict[str, Any] = {
     "scope": "task",
     "cumulative": True,
     "released": 0.0,
+    "outside": "silent",
 }
-"""Switches that older runs have stored, and the one value that SNV still does; the others are `snv-paper`'s."""
+"""Switches that older runs have stored, and the one value that SNV still does; most others are `snv-paper`'s."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,6 @@ class SNVConfig:
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's
     distil: float = 0.0  # weight of the dense network's own logits while consolidating
     fresh: bool = False  # draw all weights that no task reads anew at the start of a task
-    outside: Literal["silent", "means"] = "silent"  # what other neurons tell a task: nothing, so the weights between
-    # them and the task's stay free for later tasks; or their mean responses
     rule: str = "combined"  # of CIL inference: the best of `snv.subnetworks.rules.RULES` on validation images
     rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
 

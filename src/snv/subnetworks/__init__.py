@@ -9,7 +9,7 @@ from snv.subnetworks.folding import folded
 from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged, measure
 from snv.subnetworks.select import coverage_budget, select
 from snv.subnetworks.specialists import Kept, Specialists
-from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, silenced
+from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, subnetwork_of
 from snv.subnetworks.trainee import Trainee, hold
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "probe_logits",
     "reads",
     "select",
-    "silenced",
+    "subnetwork_of",
     "tasks_that_fit",
     "write_back",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from snv.errors import UserError
 from snv.files import State
 from snv.networks import load_norm, norm_state
 from snv.neurons import Neurons, Owned, ablated, own_weights
@@ -34,17 +35,23 @@ class Subnetwork:
 
     @staticmethod
     def from_state(state: State, device: torch.device | None = None) -> Subnetwork:
+        if state["means"].any():
+            raise UserError(
+                "A task was learned with the neurons outside its subnetwork held at their mean responses, and snv only "
+                "knows silent ones by now. Learn it anew, or use it with the version of snv that learned it."
+            )
         norm = {name: x.to(device) for name, x in state["norm"].items()}
         return Subnetwork(state["mask"], state["means"].to(device), norm)
 
 
-def silenced(subnetwork: Subnetwork, neurons: Neurons) -> Subnetwork:
-    """The same with neurons outside it that say nothing: responses 0, and norm layers that turn them into 0."""
-    norm = {name: value.clone() for name, value in subnetwork.norm.items()}
+def subnetwork_of(body: nn.Module, neurons: Neurons, mask: Mask) -> Subnetwork:
+    """These neurons with the norm state of ``body`` as it is now, which turns all others into 0."""
+    norm = norm_state(body)
     for owned in neurons.owned:
         if owned.role == "norm":
-            norm[owned.name][~subnetwork.mask[owned.owner]] = 0
-    return Subnetwork(subnetwork.mask, torch.zeros_like(subnetwork.means), norm)
+            norm[owned.name][~mask[owned.owner]] = 0
+    weights = next(body.parameters())
+    return Subnetwork(mask, torch.zeros(neurons.n_responses, device=weights.device), norm)
 
 
 @contextmanager

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from torch import Tensor
 
 from snv.components import Frozen
 from snv.files import State
-from snv.networks import norm_state
 from snv.neurons import own_weights
 from snv.shapes import Entries
 from snv.subnetworks.cutting import Link, compact, write_back
 from snv.subnetworks.specialists import Specialists
-from snv.subnetworks.subnetwork import Subnetwork, norm_of, silenced
+from snv.subnetworks.subnetwork import Subnetwork, norm_of, subnetwork_of
 
 
 class Trainee:
@@ -30,8 +28,7 @@ class Trainee:
     def written_back(self) -> Subnetwork:
         """What was learned goes into the dense network; the subnetwork takes its norm state along."""
         write_back(self._links)
-        found = replace(self.subnetwork, norm=norm_state(self._body))
-        return silenced(found, self._neurons) if self.subnetwork.silent else found
+        return subnetwork_of(self._body, self._neurons, self.subnetwork.mask)
 
     def state(self) -> dict[str, State]:
         return {"chosen": self.subnetwork.state(), "small": dict(self.small.state_dict())}
