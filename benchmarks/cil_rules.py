@@ -28,13 +28,12 @@ def right(path: Path) -> dict[str, float]:
     learner.load_state_dict(RunDirectory(path).newest()["learner"])
     learner.network.eval()
     around = Surroundings(run.config.seed, learner.setting.device, run.preprocess)
-    rules = [name for name in RULES if name != "rotation" or learner.config.rotations]
-    found, n = dict.fromkeys(rules, 0), 0
+    found, n = dict.fromkeys(RULES, 0), 0
     for t in range(len(run.stream)):
         for images, labels in prepared(run.stream.test(t), around, True):
             with torch.inference_mode():
                 evidence = learner.specialists.evidence(images)
-                for name in rules:
+                for name in RULES:
                     found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
             n += len(labels)
     return {name: 100 * count / n for name, count in found.items()}

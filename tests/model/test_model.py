@@ -575,7 +575,7 @@ def evidence(model: Model, t: int = 1) -> dict[str, torch.Tensor]:
     """The statistics of task t, named as `verify` names them."""
     kept = model.learner.specialists.statistics[t]
     means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
-    return {"energy": kept.energy, "rotation": kept.rotation, "covariance": kept.covariance, **means}
+    return {"energy": kept.energy, "covariance": kept.covariance, **means}
 
 
 def one_ulp(x: torch.Tensor) -> None:
@@ -583,7 +583,7 @@ def one_ulp(x: torch.Tensor) -> None:
     flat[-1] = torch.nextafter(flat[-1], flat[-1] + 1)
 
 
-STATISTICS = ("energy", "rotation", "covariance", "class means in task 1", "class means in task 2")
+STATISTICS = ("energy", "covariance", "class means in task 1", "class means in task 2")
 OPEN = (*STATISTICS, "open temperature")
 BOTH = ("class names", "name", "picture format")
 
@@ -630,7 +630,7 @@ def test_tasks_in_another_order_are_found(model):
     assert not any(verdict.unchanged for verdict in verdicts)
 
 
-FILES = [(f"task {t}", f"statistics.{part}") for t in (0, 1) for part in ("energy", "rotation", "covariance", "means")]
+FILES = [(f"task {t}", f"statistics.{part}") for t in (0, 1) for part in ("energy", "covariance", "means")]
 
 
 @pytest.mark.parametrize(("state", "part"), FILES, ids=[f"{state}-{part}" for state, part in FILES])
@@ -757,7 +757,7 @@ def test_after_forgetting_the_evidence_of_the_others_is_still_proved(forgotten, 
     for one in (model, Model.open(model.path)):
         assert [verdict.evidence for verdict in one.verify()] == [True, True]
         for t, kept in enumerate(one.learner.specialists.statistics):
-            assert len(one.learner.specialists.certificates[t].evidence) == 3 + len(kept.means) == 4 + t
+            assert len(one.learner.specialists.certificates[t].evidence) == 2 + len(kept.means) == 3 + t
     for mean in model.learner.specialists.statistics[1].means:
         kept = mean.clone()
         one_ulp(mean)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from snv.learners.snv import turned
 from snv.subnetworks.rules import (
     RULES,
     SHRINKAGE,
     Evidence,
-    averaged,
     concatenated,
     density,
     energy,
     energy_z,
     max_prob,
     measure,
-    rotation,
-    rotation_score,
 )
 
 LOGITS = [torch.tensor([[9.0, 8.9]]), torch.tensor([[3.0, -3.0]])]
@@ -111,26 +106,6 @@ def test_few_images_of_many_features_still_have_a_precision():
     assert statistics.precision.isfinite().all()
 
 
-def test_rotation_scores_and_views_by_hand():
-    views = torch.full((4, 1, 8), -9.0)  # 2 classes × 4 rotations, one image
-    for r in range(4):
-        views[r, 0, 4 + r] = 9.0  # every view is read as class 1 turned r times
-    assert averaged(views).argmax() == 1
-    assert float(rotation_score(views)) == pytest.approx(0.0, abs=1e-4)
-    lost = views.roll(1, dims=0)  # every rotation is misread
-    assert float(rotation_score(lost)) < -30
-    said = evidence(views=[lost, views])
-    said = Evidence([torch.zeros(1, 2)] * 2, said.features, said.statistics, said.views)
-    assert int(rotation(said).argmax()) >= 2
-
-
-def test_turned_images_are_quarter_turns():
-    images = torch.arange(4 * 9.0).reshape(4, 1, 3, 3)
-    out = turned(images, torch.arange(4))
-    for r in range(4):
-        assert torch.equal(out[r], torch.rot90(images[r], r, (1, 2)))
-
-
 def test_statistics_survive_as_a_state():
     statistics = evidence().statistics[1]
     again = type(statistics).from_state(statistics.state())
@@ -145,7 +120,6 @@ def test_every_rule_is_listed():
         "max-prob",
         "energy",
         "energy-z",
-        "rotation",
         "density",
         "combined",
     }

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from snv.errors import UserError
-from snv.subnetworks.select import coverage_budget, select
+from snv.subnetworks.select import select
 
 LAYERS = torch.tensor([0] * 10 + [1] * 30 + [2] * 60)
 
@@ -81,8 +81,3 @@ def test_more_neurons_than_have_a_value_are_refused():
 
 def test_a_budget_as_large_as_the_network_keeps_everything():
     assert select(values(), LAYERS, 100).all()
-
-
-def test_coverage_asks_for_as_few_as_hold_the_share():
-    v = torch.tensor([5.0, 3.0, 1.0, 1.0, -4.0])
-    assert [coverage_budget(v, share) for share in (0.4, 0.5, 0.8, 1.0)] == [1, 1, 2, 4]

@@ -9,6 +9,7 @@ from snv.files import cloned
 from snv.networks import build_network
 from snv.neurons import own_weights
 from snv.seeding import generator
+from snv.subnetworks.certificate import UNTURNED
 from snv.subnetworks.rules import RULES, measure
 from snv.subnetworks.specialists import Specialists
 from snv.subnetworks.subnetwork import Subnetwork, subnetwork_of
@@ -47,7 +48,7 @@ def taught(n_tasks: int = 2) -> Specialists:
     return specialists
 
 
-@pytest.mark.parametrize("rule", [name for name in RULES if name != "rotation"])
+@pytest.mark.parametrize("rule", RULES)
 def test_without_the_task_every_rule_answers_all_classes(rule):
     logits = taught().logits(images(), None, rule)
     assert logits.shape == (9, 5)
@@ -69,6 +70,18 @@ def test_a_state_comes_back_whatever_heads_there_were(heads):
     assert again.changed() == {}
     for t in (0, 1, None):
         assert torch.equal(again.logits(images(), t), specialists.logits(images(), t))
+
+
+def test_a_certificate_that_still_names_rotations_verifies_and_still_finds_a_changed_bit():
+    specialists = taught()
+    state = cloned(specialists.state())
+    for certificate in state["certificates"]:
+        certificate["evidence"].insert(1, UNTURNED)
+    again = untaught(seed=7)
+    again.load(state)
+    assert again.changed() == {}
+    again.statistics[1].covariance.view(torch.int32).view(-1)[-1] ^= 1
+    assert again.changed() == {1: ["covariance"]}
 
 
 def test_a_head_of_the_right_size_stays_the_same_object_since_an_optimiser_may_have_it():

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.components import Frozen, redraw
+from snv.components import Frozen
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
@@ -30,7 +30,6 @@ from snv.subnetworks import (
     Statistics,
     Subnetwork,
     Trainee,
-    coverage_budget,
     hold,
     measure,
     plan,
@@ -62,8 +61,7 @@ class SNV(Learner):
 
     def __init__(self, setting: Setting, config: Any = None) -> None:
         super().__init__(setting, config)
-        rotations = self.config.rotations
-        self.specialists = Specialists(self.network, setting.preprocess.shape, lambda: self.phase("cut"), rotations)
+        self.specialists = Specialists(self.network, setting.preprocess.shape, lambda: self.phase("cut"))
         if self.config.estimator == "exact" and self.neurons.n > MOST_PLAYERS:
             raise UserError(
                 f"learner.estimator=exact values up to {MOST_PLAYERS} neurons; this network has {self.neurons.n}. "
@@ -89,20 +87,15 @@ class SNV(Learner):
     def begin_task(self, task: Task) -> None:
         self._tell_what_fits()
         super().begin_task(task)
-        if self.config.fresh and self._n_learned:
-            self._refresh_plastic()
         self._carried.zero_()
         self._pairs = 0
         self._hold()
-
-    def n_outputs(self, block: range) -> int:
-        return len(block) * (4 if self.config.rotations else 1)
 
     def _tell_what_fits(self) -> None:
         """Before a task starts: what it will get, and what to do if that is little."""
         n, t = self.neurons.n, self._n_learned
         free = int((~self.specialists.frozen).sum())
-        if t == 0 and self.config.size in ("top-k", "remaining"):
+        if t == 0:
             of_free, least = self.config.size == "remaining", len(self.neurons.layers)
             log.info("%s", plan(n, self.config.capacity, self.setting.n_tasks, remaining=of_free, least=least))
         if self.config.reuse == "none":
@@ -128,9 +121,8 @@ class SNV(Learner):
 
     def _budget_new(self) -> int:
         """How many neurons the task asks for."""
-        share = 1 / self.setting.n_tasks if self.config.size == "even" else self.config.capacity
         among = int((~self.specialists.frozen).sum()) if self.config.size == "remaining" else self.neurons.n
-        return int(share * among)
+        return int(self.config.capacity * among)
 
     def _require_plastic_layers(self) -> None:
         for layer, taken in self.neurons.by_layer(self.specialists.frozen):
@@ -153,11 +145,6 @@ class SNV(Learner):
             best = values[layer.neurons].masked_fill(taken, -math.inf).argsort(descending=True, stable=True)
             barred[layer.start + best[mine:]] = True
         return barred
-
-    def _refresh_plastic(self) -> None:
-        """New weights wherever no task reads them."""
-        plastic = [~read for read in self.specialists.read_by()]
-        redraw(self.neurons, plastic, generator(self.setting.seed, "fresh weights", self._n_learned))
 
     def _hold(self) -> None:
         """Frozen weights are put back after each step; a layer without any other is not trained at all."""
@@ -194,14 +181,12 @@ class SNV(Learner):
         images = self.setting.examples(task.val)
         labels = task.val.labels.to(self.setting.device) - task.block.start  # within the task's head
         shared = self.config.estimator in ("montecarlo", "truncated", "tmab", "hybrid", "exact", "regression")
-        game = NeuronGame(
-            self.network, images, labels, self.neurons, forward=self._newest_classes, share_prefixes=shared
-        )
+        game = NeuronGame(self.network, images, labels, self.neurons, forward=self._newest, share_prefixes=shared)
         values = self._value(game, derived_seed(self.setting.seed, "valuation", task.id))
         mask = select(
             values,
             self.neurons.layer_index,
-            self._budget(values),
+            max(len(self.neurons.layers), self._budget_new()),
             self.config.layer_share,
             free=self.specialists.frozen if self.config.reuse == "free" else None,
             barred=self._barred(values) if self.config.reuse == "none" else None,
@@ -253,16 +238,6 @@ class SNV(Learner):
     def _tell_of_values(self, what: str, done: float, total: float) -> None:
         self.tell(f"value: {what}", done, total)
 
-    def _budget(self, values: Values) -> int:
-        """How many neurons the task may keep (new ones only, if reuse is free)."""
-        wanted = self._budget_new()
-        if self.config.size == "coverage":
-            wanted = coverage_budget(values, self.config.coverage)
-            if self.config.reuse == "free":
-                best = values.argsort(descending=True, stable=True)[:wanted]
-                wanted = int((~self.specialists.frozen[best]).sum())
-        return max(len(self.neurons.layers), wanted)
-
     # ---- one step
 
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
@@ -279,9 +254,6 @@ class SNV(Learner):
 
     def task_logits(self, images: Images) -> Logits:
         """Of the current task's classes only, in TIL and CIL."""
-        return self._classes(self._outputs(images))
-
-    def _outputs(self, images: Images) -> Logits:
         logits: Logits = self.trainee.small(images) if self.trainee is not None else self._newest(images)
         return logits
 
@@ -290,31 +262,13 @@ class SNV(Learner):
         logits: Logits = self.network(images, len(self.blocks) - 1)
         return logits
 
-    def _newest_classes(self, images: Images) -> Logits:
-        return self._classes(self._newest(images))
-
-    def _classes(self, logits: Tensor) -> Logits:
-        """Of upright images: the outputs of class × rotation that stand for no rotation."""
-        return logits[:, ::4] if self.config.rotations else logits
-
     def _offset(self) -> int:
         return self.blocks[-1].start
 
     def loss(self, batch: Batch) -> Tensor:
-        if self.config.rotations:
-            turns = torch.randint(4, (len(batch.labels),), generator=batch.rng("rotations")).to(batch.labels.device)
-            images, labels = turned(batch.images, turns), 4 * (batch.labels - self._offset()) + turns
-        else:
-            images, labels = batch.images, batch.labels - self._offset()
-        logits = self._outputs(images)
-        loss = F.cross_entropy(logits.float(), labels, label_smoothing=self.setting.train.smoothing)
-        if self.trainee is None or self.config.distil == 0:
-            return loss
-        with torch.no_grad():
-            teacher = self._newest(images)
-        soft = F.kl_div(logits.log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True)
-        total: Tensor = loss + self.config.distil * soft
-        return total
+        logits = self.task_logits(batch.images).float()
+        smoothing = self.setting.train.smoothing
+        return F.cross_entropy(logits, batch.labels - self._offset(), label_smoothing=smoothing)
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update that leaves every frozen weight bit-identical."""
@@ -336,7 +290,7 @@ class SNV(Learner):
     def _carry(self, batch: Batch) -> None:
         """One pair of gate gradients on this step's own images."""
         labels = batch.labels - self.blocks[-1].start
-        forward = self._newest_classes
+        forward = self._newest
         game = NeuronGame(self.network, batch.images, labels, self.neurons, forward=forward, share_prefixes=False)
         gates = gates_of_pair(game.n, GradientSettings(), derived_seed(batch.seed, IN_RUN), self._pairs)
         self._carried += game.gradient(gates)[0].mean(0)
@@ -405,20 +359,17 @@ class SNV(Learner):
         chunks = rows.split(EVALUATION_BATCH)
         images = self.setting.examples(task.train)
         features: list[list[Tensor]] = [[] for _ in self.specialists.subnetworks]
-        logits, views = [], []
+        logits = []
         for i, part in enumerate(images.batches(chunks)):
             self.tell("statistics", i, len(chunks))
             for t, of_task in enumerate(features):
                 of_task.append(self.specialists.specialist(t).features(part))
-            _, said, turned_too = self.specialists.answer(part, self._n_learned - 1)
-            logits.append(said)
-            views.append(turned_too)
+            logits.append(self.specialists.logits(part, self._n_learned - 1))
         self.tell("statistics", len(chunks), len(chunks))
         labels = task.train.labels[rows].to(self.setting.device) - task.block.start
-        of_views = torch.cat(views, dim=1) if self.config.rotations else None
         with self.counted(f"statistics {task.id}", len(labels)):
             joined = [torch.cat(parts) for parts in features]
-            return measure(labels, joined, torch.cat(logits), len(task.block), of_views)
+            return measure(labels, joined, torch.cat(logits), len(task.block))
 
 
 def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
@@ -428,11 +379,3 @@ def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
         first.setdefault(label, place)
     late = [place for place in first.values() if place >= n]
     return torch.cat([order[:n], order[torch.tensor(late, dtype=torch.long)]])
-
-
-def turned(images: Images, turns: Labels) -> Images:
-    """Each image rotated by its number of quarter turns."""
-    out = images.clone()
-    for r in range(1, 4):
-        out[turns == r] = torch.rot90(images[turns == r], r, (2, 3))
-    return out

@@ -20,6 +20,10 @@ RETIRED: dict[str, Any] = {
     "cumulative": True,
     "released": 0.0,
     "outside": "silent",
+    "coverage": 0.9,
+    "distil": 0.0,
+    "fresh": False,
+    "rotations": False,
 }
 """Switches that older runs have stored, and the one value that SNV still does; most others are `snv-paper`'s."""
 
@@ -29,9 +33,8 @@ class SNVConfig:
     """Every switch of the method; the comment says where its default comes from."""
 
     capacity: float = 0.3  # c: share of neurons a task may keep. The paper: 0.1 of all; with few epochs more is better
-    size: Literal["remaining", "top-k", "coverage", "even"] = "remaining"  # new neurons: c of those still free, so that
-    # the network fills slowly; c of all (the paper); the fewest with `coverage` of the value; an N/T-th
-    coverage: float = 0.9  # of the sum of positive values: the valuation study's
+    size: Literal["remaining", "top-k"] = "remaining"  # new neurons: c of those still free, so that the network fills
+    # slowly; c of all (the paper)
     reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
     largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
@@ -40,13 +43,10 @@ class SNVConfig:
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's
-    distil: float = 0.0  # weight of the dense network's own logits while consolidating
-    fresh: bool = False  # draw all weights that no task reads anew at the start of a task
     rule: str = "combined"  # of CIL inference: the best of `snv.subnetworks.rules.RULES` on validation images
-    rotations: bool = False  # train on class × rotation (4K outputs), average four views; needed by rule "rotation"
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "coverage", "dense_share", "largest"):
+        for name in ("capacity", "dense_share", "largest"):
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"learner.{name} is a share, so it lies in (0, 1]; got {getattr(self, name)}.")
         if not 0 <= self.layer_share <= 1:
@@ -59,10 +59,6 @@ class SNVConfig:
             raise UserError(f"learner.draws is at least 1, or left out; got {self.draws}.")
         for name in ("floor", "confidence"):
             self._check_estimator_has(name)
-        if self.rule == "rotation" and not self.rotations:
-            raise UserError(
-                "learner.rule=rotation reads rotations, so they must be trained: set learner.rotations=true."
-            )
 
     def _check_estimator_has(self, name: str) -> None:
         """A setting that goes to the estimator is refused where it would go nowhere, or makes no sense there."""

@@ -735,7 +735,6 @@ ROLES: tuple[tuple[str, str], ...] = (
     ("subnetwork.norm", "the task's norm layers"),
     ("values", "Shapley value of every neuron for the task"),
     ("statistics.energy", "mean and deviation of its energy"),
-    ("statistics.rotation", "mean and deviation of its rotation score"),
     ("statistics.means", "mean features of its classes in a subnetwork"),
     ("statistics.covariance", "covariance of features within its classes"),
     ("probe", "its answers to made-up probe images"),

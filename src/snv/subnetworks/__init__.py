@@ -6,8 +6,8 @@ from snv.subnetworks.budget import Plan, plan, tasks_that_fit
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
 from snv.subnetworks.cutting import Compact, Link, compact, write_back
 from snv.subnetworks.folding import folded
-from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged, measure
-from snv.subnetworks.select import coverage_budget, select
+from snv.subnetworks.rules import RULES, Evidence, Statistics, measure
+from snv.subnetworks.select import select
 from snv.subnetworks.specialists import Kept, Specialists
 from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, subnetwork_of
 from snv.subnetworks.trainee import Trainee, hold
@@ -25,11 +25,9 @@ __all__ = [
     "Statistics",
     "Subnetwork",
     "Trainee",
-    "averaged",
     "certify",
     "changed_evidence",
     "compact",
-    "coverage_budget",
     "evidence_hashes",
     "folded",
     "hold",

@@ -26,7 +26,6 @@ class Statistics:
     """What one task leaves behind, so that it can be told from the others."""
 
     energy: Float[Tensor, " 2"]  # mean and deviation of the energy of its own images
-    rotation: Float[Tensor, " 2"]  # the same of `rotation_score`, (0, 1) if rotations were not trained
     means: list[Tensor]  # of its classes in the features of specialists 0 … t: (k, F_s) each
     covariance: Float[Tensor, "f f"]  # within its classes, in its own features
 
@@ -42,7 +41,6 @@ class Statistics:
     def state(self) -> State:
         return {
             "energy": self.energy,
-            "rotation": self.rotation,
             "means": list(self.means),
             "covariance": self.covariance[*_triangle(len(self.covariance))],  # symmetric: half is enough
             "features": len(self.covariance),
@@ -54,10 +52,8 @@ class Statistics:
         covariance = torch.zeros(state["features"], state["features"]).to(state["covariance"])
         covariance[rows, columns] = state["covariance"]
         covariance[columns, rows] = state["covariance"]
-        energy, rotation, covariance, *means = (
-            x.to(device) for x in (state["energy"], state["rotation"], covariance, *state["means"])
-        )
-        return Statistics(energy, rotation, means, covariance)
+        energy, covariance, *means = (x.to(device) for x in (state["energy"], covariance, *state["means"]))
+        return Statistics(energy, means, covariance)
 
 
 def _triangle(n: int) -> tuple[Tensor, Tensor]:
@@ -72,7 +68,6 @@ class Evidence:
     logits: list[Tensor]  # (b, k_t) of each task's own classes
     features: list[Tensor]  # (b, F_t)
     statistics: list[Statistics]
-    views: list[Tensor] | None = None  # (4, b, 4k): of the image and its rotations, over class × rotation
     unmasked: Callable[[], Logits] | None = None  # the whole network, all heads
 
 
@@ -99,15 +94,9 @@ def energy(evidence: Evidence) -> Logits:
 
 def energy_z(evidence: Evidence) -> Logits:
     """The same, each energy measured against those of the task's own training images."""
-    return _believe(_energy_z(evidence), evidence.logits)
-
-
-def rotation(evidence: Evidence) -> Logits:
-    """The specialist that tells best how the image was turned, and whose energy is the least unusual."""
-    assert evidence.views is not None
-    scores = torch.stack([rotation_score(views) for views in evidence.views], dim=1)
-    usual = torch.stack([statistics.rotation for statistics in evidence.statistics])
-    return _believe((scores - usual[:, 0]) / usual[:, 1] + _energy_z(evidence), evidence.logits)
+    energies = torch.stack([z.logsumexp(1) for z in evidence.logits], dim=1)
+    usual = torch.stack([statistics.energy for statistics in evidence.statistics])
+    return _believe((energies - usual[:, 0]) / usual[:, 1], evidence.logits)
 
 
 def density(evidence: Evidence) -> Logits:
@@ -143,27 +132,13 @@ RULES: dict[str, Callable[[Evidence], Logits]] = {
     "max-prob": max_prob,
     "energy": energy,
     "energy-z": energy_z,
-    "rotation": rotation,
     "density": density,
     "combined": combined,
 }
 
 
-def rotation_score(views: Float[Tensor, "4 b k4"]) -> Float[Tensor, " b"]:
-    """Σ_r log p(r | the image turned r times): how well a specialist reads rotations."""
-    log_p = views.log_softmax(2).unflatten(2, (-1, 4)).logsumexp(2)  # (4, b, 4): of each rotation, any class
-    scores: Tensor = log_p.diagonal(dim1=0, dim2=2).sum(1)
-    return scores
-
-
-def averaged(views: Float[Tensor, "4 b k4"]) -> Logits:
-    """Class logits from class × rotation logits: each view answers for its own rotation, the four are averaged."""
-    logits: Tensor = views.unflatten(2, (-1, 4)).diagonal(dim1=0, dim2=3).mean(2)
-    return logits
-
-
 @torch.no_grad()
-def measure(labels: Labels, features: list[Tensor], logits: Logits, k: int, views: Tensor | None = None) -> Statistics:
+def measure(labels: Labels, features: list[Tensor], logits: Logits, k: int) -> Statistics:
     """The statistics of a task from its training images.
 
     ``labels`` are 0 … k−1 within the task, ``features`` those of specialists 0 … t, ``logits`` its own.
@@ -174,14 +149,7 @@ def measure(labels: Labels, features: list[Tensor], logits: Logits, k: int, view
     spread = (features[-1].float() - means[-1][labels]).double()
     covariance = (spread.T @ spread / max(1, len(labels) - k)).float()
     covariance = (covariance + covariance.T) / 2  # symmetric to the last bit
-    turned = _mean_and_deviation(rotation_score(views)) if views is not None else torch.tensor([0.0, 1.0])
-    return Statistics(_mean_and_deviation(logits.logsumexp(1)), turned.to(logits.device), means, covariance)
-
-
-def _energy_z(evidence: Evidence) -> Float[Tensor, "b t"]:
-    energies = torch.stack([z.logsumexp(1) for z in evidence.logits], dim=1)
-    usual = torch.stack([statistics.energy for statistics in evidence.statistics])
-    return (energies - usual[:, 0]) / usual[:, 1]
+    return Statistics(_mean_and_deviation(logits.logsumexp(1)), means, covariance)
 
 
 def _mean_and_deviation(scores: Float[Tensor, " b"]) -> Float[Tensor, " 2"]:

@@ -65,10 +65,3 @@ def _add(chosen: Mask, order: Indices, layer_of: Indices, budget: int, layer_sha
         rest = wanted[~after[wanted]]
         after[rest[: max(0, limit - int(after.sum()))]] = True
     return after
-
-
-def coverage_budget(values: Values, share: float) -> int:
-    """How many of the best neurons hold ``share`` of all positive value."""
-    positive = values.clamp(min=0).sort(descending=True).values
-    reached = positive.cumsum(0) >= share * positive.sum() * (1 - 1e-12)
-    return int(reached.nonzero()[0]) + 1 if bool(reached.any()) else len(values)

@@ -17,7 +17,7 @@ from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries
 from snv.shapes import Entries, Features, Images, Logits, Mask
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
 from snv.subnetworks.cutting import Compact, compact
-from snv.subnetworks.rules import RULES, Evidence, Statistics, averaged
+from snv.subnetworks.rules import RULES, Evidence, Statistics
 from snv.subnetworks.subnetwork import Read, Subnetwork, norm_of, reads
 
 
@@ -42,7 +42,6 @@ class Specialists:
         network: Network,
         shape: tuple[int, int, int],
         cutting: Callable[[], AbstractContextManager[Any]] = nullcontext,
-        rotations: bool = False,
     ) -> None:
         """``cutting`` surrounds the work of cutting a specialist out, so that it can be counted."""
         self.network, self.body, self.shape = network, network.body, shape
@@ -51,7 +50,6 @@ class Specialists:
         self.subnetworks: list[Subnetwork] = []
         self.certificates: list[Certificate] = []
         self.statistics: list[Statistics] = []  # for telling tasks apart, if that is asked for
-        self.rotations = rotations  # whether heads tell class × rotation
         self._cutting = cutting
         self._cut_out: dict[int, Compact] = {}
         self._reads: dict[tuple[bytes, bool], list[Read]] = {}
@@ -93,16 +91,11 @@ class Specialists:
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
 
-    def answer(self, images: Images, t: int) -> tuple[Features, Logits, Tensor]:
-        """Of task t: its features, its class logits, and what it says of each rotation (if trained)."""
+    def answer(self, images: Images, t: int) -> tuple[Features, Logits]:
+        """Of task t: its features and the logits of its classes."""
         specialist = self.specialist(t)
         inside = specialist.body(images)
-        features, logits = specialist.in_order(inside), specialist.head(inside)
-        if not self.rotations:
-            return features, logits, logits[None]
-        others = [specialist(torch.rot90(images, r, (2, 3))) for r in range(1, 4)]
-        views = torch.stack([logits, *others])
-        return features, averaged(views), views
+        return specialist.in_order(inside), specialist.head(inside)
 
     def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
         """Of the classes of task t; of all classes, by one of `RULES`, if the task is not known."""
@@ -115,13 +108,13 @@ class Specialists:
 
         def unmasked() -> Logits:
             logits: Logits = self.network(images)
-            return logits[:, ::4] if self.rotations else logits
+            return logits
 
         if not specialists:
-            return Evidence([], [], [], None, unmasked)
+            return Evidence([], [], [], unmasked)
         answers = [self.answer(images, t) for t in range(len(self.subnetworks))]
-        features, logits, views = (list(part) for part in zip(*answers, strict=True))
-        return Evidence(logits, features, self.statistics, views if self.rotations else None, unmasked)
+        features, logits = (list(part) for part in zip(*answers, strict=True))
+        return Evidence(logits, features, self.statistics, unmasked)
 
     # ---- one task more, one task less
 
