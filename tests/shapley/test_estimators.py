@@ -11,6 +11,7 @@ from snv.errors import UserError
 from snv.seeding import generator
 from snv.shapley.agreement import spearman
 from snv.shapley.bandit import TMABSettings, as_printed, contest
+from snv.shapley.budget import Budget
 from snv.shapley.estimate import ESTIMATORS, estimate, forecast
 from snv.shapley.hybrid import coalitions_by_size
 from snv.shapley.intervals import normal_quantile
@@ -350,6 +351,15 @@ def test_gradients_in_chunks_of_any_size_agree():
     found = [estimate(saturating(), "gradient", draws=20, chunk=chunk).values for chunk in (2, 6, 64)]
     torch.testing.assert_close(found[0], found[1])
     torch.testing.assert_close(found[0], found[2])
+
+
+@pytest.mark.parametrize("limit", [8, 21])
+def test_a_budget_below_one_chunk_pays_for_as_many_pairs_as_it_can(limit):
+    settings = {"draws": 64, "minibatch": None, "chunk": 64}
+    found = estimate(examples(), "gradient", budget=Budget(max_evaluations=limit), **settings)
+    assert found.counts.tolist() == [(limit - 2) // 6] * 8
+    assert not found.values.isnan().any()
+    assert found.stopped == "max_evaluations reached"
 
 
 @pytest.mark.parametrize("method", ["gradient", "hybrid"])

@@ -95,11 +95,13 @@ def gates_of_pair(n: int, settings: GradientSettings, seed: int, pair: int) -> F
 def gradient_draws(meter: Meter, settings: GradientSettings, seed: int, halves: Halves) -> Halves:
     """g = (∂v(m) + ∂v(1 − m))/2 of further pairs, each one observation."""
     game, total = meter.game, settings.draws // 2
+    cost = 2 * GRADIENT_COST * share_of_data(game, settings.minibatch)
     with meter.phase("gradients"):
         while halves.draws < total:
             rows = rows_of_draw(game, settings.minibatch, seed, halves.draws)
-            pairs = min(settings.chunk // 2, total - halves.draws) if rows is None else 1
-            meter.check(2 * pairs * GRADIENT_COST * share_of_data(game, settings.minibatch))
+            meter.check(cost)
+            most = min(settings.chunk // 2, total - halves.draws)
+            pairs = meter.how_often(cost, most) if rows is None else 1
             draws = range(halves.draws, halves.draws + pairs)
             gates = torch.cat([gates_of_pair(game.n, settings, seed, draw) for draw in draws])
             slopes, _ = game.gradient(gates, rows)
