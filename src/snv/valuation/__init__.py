@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from snv.valuation.examples import Examples, OfSplit
-from snv.valuation.inrun import LearnedValues
+from snv.valuation.inrun import CarriedValues, LearnedValues
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.scores import NEED_GRADIENT, SCORES
 from snv.valuation.value import Bill, neuron_game, value_neurons
@@ -18,6 +18,7 @@ __all__ = [
     "NEED_GRADIENT",
     "SCORES",
     "Bill",
+    "CarriedValues",
     "Examples",
     "LearnedValues",
     "NeuronGame",

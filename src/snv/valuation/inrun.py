@@ -11,17 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.errors import UserError
 from snv.files import State
-from snv.neurons import Forward, Neurons, Owned, evaluating, find_neurons, mean_responses_to
-from snv.seeding import generator
-from snv.shapes import Values
+from snv.neurons import Forward, Neurons, Owned, evaluating, find_neurons
+from snv.seeding import derived_seed
+from snv.shapes import Images, Labels, Values
 from snv.shapley import GradientSettings, Number, Valuation, gates_of_pair, how_many
-from snv.valuation.examples import READ_AT_ONCE, Examples, as_examples
+from snv.valuation.examples import Examples, as_examples
 from snv.valuation.neuron_game import NeuronGame
-from snv.valuation.payoffs import Terms
-
-_COUNTERS = ("steps", "refreshed", "first_loss", "seconds")
 
 
 class LearnedValues:
@@ -108,23 +104,6 @@ class LearnedValues:
             layers=tuple(layer.name for layer in self.neurons.layers for _ in range(layer.n)),
         )
 
-    def state_dict(self) -> State:
-        return {
-            **{name: getattr(self, name) for name in _COUNTERS},
-            "total": self._total.clone(),
-            "slopes": [slope.clone() for slope in self._slopes],
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        _check_size(state["total"], self.neurons)
-        for name in _COUNTERS:
-            setattr(self, name, state[name])
-        self._total = state["total"].clone()
-        self._slopes = [
-            slope.to(owned.tensor.device) for slope, owned in zip(state["slopes"], self._blocks, strict=False)
-        ]
-        self._before = None
-
     @property
     def _blocks(self) -> list[Owned]:
         return [owned for owned in self.neurons.owned if owned.role != "statistic"]
@@ -157,68 +136,40 @@ class LearnedValues:
 
 
 class CarriedValues:
-    """The mean over training steps of ∂v/∂m at random gates: the ``gradient`` estimator, spread over the last epochs.
+    """The mean over training steps of ∂v/∂m at random gates: the ``gradient`` estimator, spread over training.
 
-    Every ``every``-th call of ``after_step`` takes one pair of gates on a minibatch of the validation data, with mean
-    responses of that minibatch. It values what neurons carry; start it when training is nearly done.
+    Every step that is added gives one pair of gates on its own batch, in evaluation mode and with mean responses of
+    that batch, so training is not disturbed. The pair follows from the step's seed and the number of pairs before it,
+    and sums are in float64, so a continued run has the bits of an uninterrupted one. These are, bit for bit, the values
+    of the SNV learner's ``estimator = "in-run"``.
+
+    Note: values hold for the networks training passed through, not for the one it ended with.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        neurons: Neurons,
-        images: Tensor | Examples,
-        labels: Tensor,
-        seed: int,
-        *,
-        every: int = 10,
-        examples: int = 64,
-        payoff: str | Terms = "loss",
-        forward: Forward | None = None,
+    def __init__(self, n: int) -> None:
+        self.total = torch.zeros(n, dtype=torch.float64)
+        self.pairs = 0
+
+    def add(
+        self, network: nn.Module, neurons: Neurons, images: Images, labels: Labels, forward: Forward, seed: int
     ) -> None:
-        self.every, self.examples, self.seed = every, min(examples, len(labels)), seed
-        self.game = NeuronGame(model, images, labels, neurons, payoff, forward=forward, share_prefixes=False)
-        if not self.game.samples_examples:
-            raise UserError("Values carried are averaged over minibatches, so the payoff must be a mean over examples.")
-        self.steps = 0
-        self.draws = 0
-        self._total = torch.zeros(neurons.n, dtype=torch.float64)
+        """One pair of gradients on the batch of one step; ``labels`` count within the logits of ``forward``."""
+        game = NeuronGame(network, images, labels, neurons, forward=forward, share_prefixes=False)
+        gates = gates_of_pair(game.n, GradientSettings(), derived_seed(seed, "in-run"), self.pairs)
+        self.total += game.gradient(gates)[0].mean(0)
+        self.pairs += 1
 
-    def before_step(self) -> None:
-        """Nothing to remember; here so that any training loop can treat both forms alike."""
-
-    def after_step(self) -> None:
-        """Take one pair of gradients if it is time to."""
-        if self.steps % self.every == 0:
-            self._draw()
-        self.steps += 1
-
+    @property
     def values(self) -> Values:
-        """Mean gate gradient so far."""
-        if self.draws == 0:
-            raise RuntimeError("no gradient was taken yet; call after_step() after each optimiser step")
-        return self._total / self.draws
+        """φ so far; 0 before the first pair."""
+        return self.total / max(1, self.pairs)
 
-    def state_dict(self) -> State:
-        return {"steps": self.steps, "draws": self.draws, "total": self._total.clone()}
+    def state(self) -> State:
+        return {"carried": self.total.clone(), "pairs": self.pairs}
 
-    def load_state_dict(self, state: State) -> None:
-        _check_size(state["total"], self.game.neurons)
-        self.steps, self.draws, self._total = state["steps"], state["draws"], state["total"].clone()
-
-    def _draw(self) -> None:
-        game = self.game
-        rows = torch.randperm(game.n_examples, generator=generator(self.seed, "in-run rows", self.draws))
-        rows = rows[: self.examples]
-        batches = game.examples.batches(torch.split(rows, READ_AT_ONCE))
-        game.means = mean_responses_to(game.model, game.neurons, batches, game.forward)
-        gates = gates_of_pair(game.n, GradientSettings(), self.seed, self.draws)
-        self._total += game.gradient(gates, rows)[0].mean(0)
-        self.draws += 1
-
-
-def _check_size(total: Tensor, neurons: Neurons) -> None:
-    if len(total) != neurons.n:
-        raise UserError(
-            f"These values are for {len(total)} neurons, the network has {neurons.n}; they do not belong together."
-        )
+    @staticmethod
+    def from_state(state: State) -> CarriedValues:
+        """What `state` returned; other keys beside its own are left alone."""
+        carried = CarriedValues(len(state["carried"]))
+        carried.total, carried.pairs = state["carried"].clone(), state["pairs"]
+        return carried
