@@ -72,14 +72,14 @@ def seconds_in_turns(sessions: dict[str, onnxruntime.InferenceSession], image: n
 
 def onnx(model: Model, task: str, images: torch.Tensor, turns: int) -> dict[str, float]:
     """How much faster the task's own file is, and how close to the model it answers."""
-    small, setting = model.deployable(task), model.learner.setting
+    small, preprocess = model.deployable(task), model.knowledge.preprocess
     t = [info.name for info in model.tasks].index(task)
-    dense = Dense(model.learner.specialists.body, model.learner.network.head(t))
-    whole = Standardised(dense, setting.preprocess.mean, setting.preprocess.std).eval()
+    dense = Dense(model.specialists.body, model.specialists.network.head(t))
+    whole = Standardised(dense, preprocess.mean, preprocess.std).eval()
     with tempfile.TemporaryDirectory() as folder:
         sessions = {}
         for name, module in (("dense", whole), ("compact", small)):
-            export_onnx(module, setting.preprocess.shape, Path(folder) / f"{name}.onnx")
+            export_onnx(module, preprocess.shape, Path(folder) / f"{name}.onnx")
             sessions[name] = session(Path(folder) / f"{name}.onnx")
     answers = torch.from_numpy(sessions["compact"].run(["logits"], {"images": images.numpy()})[0])
     with torch.inference_mode():
@@ -113,7 +113,7 @@ def startup_seconds(model: Path, file: Path) -> float:
 
 def bytes_over_dense(path: Path, model: Model) -> float:
     stored = sum(file.stat().st_size for file in path.iterdir())
-    dense = sum(x.numel() * x.element_size() for x in model.learner.specialists.body.state_dict().values())
+    dense = sum(x.numel() * x.element_size() for x in model.specialists.body.state_dict().values())
     return (stored - PER_TASK * len(model.tasks)) / dense
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     torch.set_num_threads(1)
     model = Model.open(options.model)
     files = list(picture_files([options.pictures]))
-    size = model.learner.setting.preprocess.shape[1]
+    size = model.knowledge.preprocess.shape[1]
     images = torch.stack([pixels for _, pixels in decoded(islice(cycle(files), 100), size)]).float() / 255
     result = onnx(model, options.task, images, options.turns)
     result["startup_seconds"] = startup_seconds(options.model, files[0])

@@ -13,4 +13,5 @@ Features = Float[Tensor, "b f"]
 Indices = Int64[Tensor, " _"]  # batches of one order differ in length
 Values = Float[Tensor, " n"]  # one number per neuron
 Mask = Bool[Tensor, " n"]  # one yes/no per neuron
+Gates = Float[Tensor, "p n"]  # how far each neuron is open, in p copies of a network
 Entries = Bool[Tensor, "..."]  # one yes/no per entry, of some axes of a tensor

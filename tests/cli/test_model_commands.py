@@ -21,10 +21,10 @@ import pytest
 from drawn import FISH, TREES, contents, draw, make_pictures, taught_model, three_folders
 from snv import Model
 from snv.cli.main import main
-from snv.model import store
+from snv.model import manifest, store
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(["pytest", "snv.cli.main", "snv.model"])
+FRESH.set_forkserver_preload(["pytest", "snv.cli.main", "snv.model", "snv.model.learning"])
 COMMANDS = ("learn", "predict", "status", "verify", "plan", "forget", "export", "audit")
 FILES = ("model.json", "network", "task-0-birds", "task-1-fish")
 
@@ -367,9 +367,9 @@ def test_a_missing_file_is_found_too(part, cli, pets):
 
 
 def test_a_model_of_a_newer_format_is_refused_with_advice(cli, pets):
-    fields = json.loads((pets / "model.json").read_text()) | {"format": store.FORMAT + 1, "snv": "9.1"}
+    fields = json.loads((pets / "model.json").read_text()) | {"format": manifest.FORMAT + 1, "snv": "9.1"}
     del fields["checksum"]
-    (pets / "model.json").write_bytes(store._rendered(fields))
+    (pets / "model.json").write_bytes(manifest._with_checksum(fields))
     told = cli("status", "--model", pets)
     assert told.code == 2
     assert "needs snv 9.1 or newer: pip install --upgrade snv" in told.err
@@ -387,7 +387,7 @@ class Trap:
 
 def test_a_pickle_in_place_of_tensors_is_not_opened_even_if_the_manifest_vouches_for_it(cli, pets, tmp_path):
     trap = pickle.dumps(Trap(tmp_path / "sprung"))
-    name, digest = "task-0-birds", store._hash(trap)
+    name, digest = "task-0-birds", manifest.digest(trap)
     path_of(pets, name).unlink()
     (pets / f"{name}-{digest[:16]}.safetensors").write_bytes(trap)
     fields = json.loads((pets / "model.json").read_text())
@@ -397,7 +397,7 @@ def test_a_pickle_in_place_of_tensors_is_not_opened_even_if_the_manifest_vouches
         "blake2b": digest,
     }
     del fields["checksum"]
-    (pets / "model.json").write_bytes(store._rendered(fields))
+    (pets / "model.json").write_bytes(manifest._with_checksum(fields))
     for command in (["status"], ["predict", "x.png"], ["audit"]):
         told = cli(*command, "--model", pets)
         assert told.code == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import random
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +51,9 @@ def all_unchanged(model: Model) -> bool:
 
 def everything(model: Model) -> object:
     """All that a failure must not touch, in memory."""
-    return cloned(model.learner.state_dict()), list(model.tasks), model._next_uid, cloned(model._probes)
+    knowledge = model.knowledge
+    parts = model.specialists.state(), knowledge.values, knowledge.probes, knowledge.tasks, knowledge.next_uid
+    return cloned(parts)
 
 
 def same(a: object, b: object) -> bool:
@@ -76,7 +80,7 @@ def test_old_answers_are_bit_identical_after_every_later_task(network, pictures,
         assert learned.task.classes == NAMES[name]
         first[name] = answers(model, name)
     assert all_unchanged(model)
-    assert learned.used == int(model.learner.specialists.frozen.sum()) > learned.new_neurons > 0
+    assert learned.used == int(model.specialists.frozen.sum()) > learned.new_neurons > 0
     assert all(answers(model, name) == first[name] for name in names)
 
 
@@ -91,7 +95,7 @@ def test_it_learns(tmp_path):
 
 def test_a_model_that_was_saved_opens_to_the_same_bits(model, tmp_path):
     again = Model.open(model.path)
-    assert same(again._states(), model._states())
+    assert same(again.knowledge.states(), model.knowledge.states())
     for task in (None, "birds", "fish"):
         assert answers(again, task) == answers(model, task)
     assert all_unchanged(again)
@@ -103,7 +107,7 @@ def test_learning_on_after_opening_is_learning_on(model, pictures, taught, tmp_p
     other = Model.open(shutil.copytree(taught, tmp_path / "other.snv"))
     for one in (model, other):
         one.learn(pictures / "trees", epochs=QUICK)
-    assert same(model._states(), other._states())
+    assert same(model.knowledge.states(), other.knowledge.states())
 
 
 def test_a_model_without_a_directory_lives_in_memory_until_it_is_given_one(pictures, tmp_path, monkeypatch):
@@ -118,7 +122,7 @@ def test_a_model_without_a_directory_lives_in_memory_until_it_is_given_one(pictu
 
 
 def test_a_full_network_still_learns_and_keeps_its_promise(pictures, monkeypatch):
-    monkeypatch.setattr("snv.model.model.LARGEST", 1.0)
+    monkeypatch.setattr("snv.model.learning.LARGEST", 1.0)
     model = small_model(capacity=1.0)
     model.learn(pictures / "birds", epochs=2)
     before = answers(model, "birds")
@@ -223,7 +227,7 @@ def test_what_is_learned_after_a_failure_is_what_would_have_been_learned_without
     other = Model.open(shutil.copytree(taught, tmp_path / "other.snv"))
     for one in (model, other):
         one.learn(pictures / "trees", epochs=QUICK)
-    assert same(model._states(), other._states())
+    assert same(model.knowledge.states(), other.knowledge.states())
 
 
 def test_a_name_that_is_taken_is_refused_with_both_ways_out(model, pictures):
@@ -250,16 +254,14 @@ def test_a_class_may_stand_in_two_tasks_if_that_is_wanted(model, pictures):
 
 def test_forgetting_frees_exactly_what_only_that_task_used_and_redraws_what_no_other_reads(model, pictures):
     model.learn(pictures / "trees", epochs=QUICK)
-    masks = {
-        info.name: kept.mask for info, kept in zip(model.tasks, model.learner.specialists.subnetworks, strict=True)
-    }
+    masks = {info.name: kept.mask for info, kept in zip(model.tasks, model.specialists.subnetworks, strict=True)}
     before = {name: answers(model, name) for name in ("birds", "trees")}
     only = masks["fish"] & ~masks["birds"] & ~masks["trees"]
-    weight = model.learner.specialists.neurons.layers[0].module.weight.detach().clone()
+    weight = model.specialists.neurons.layers[0].module.weight.detach().clone()
     assert model.forget("fish") == int(only.sum()) > 0
-    assert torch.equal(model.learner.specialists.frozen, masks["birds"] | masks["trees"])
-    here = ~model.learner.specialists.frozen[model.learner.specialists.neurons.layers[0].neurons]
-    moved = (model.learner.specialists.neurons.layers[0].module.weight != weight).flatten(1).any(1)
+    assert torch.equal(model.specialists.frozen, masks["birds"] | masks["trees"])
+    here = ~model.specialists.frozen[model.specialists.neurons.layers[0].neurons]
+    moved = (model.specialists.neurons.layers[0].module.weight != weight).flatten(1).any(1)
     assert torch.equal(moved, here)
     for one in (model, Model.open(model.path)):
         assert all_unchanged(one)
@@ -282,7 +284,7 @@ def test_after_forgetting_there_is_room_for_a_new_task(name, model, pictures):
 def test_a_model_may_forget_everything_and_start_again(model, pictures):
     model.forget("birds")
     model.forget("fish")
-    assert not model.learner.specialists.frozen.any()
+    assert not model.specialists.frozen.any()
     assert Model.open(model.path).verify() == []
     with pytest.raises(UserError, match="learned nothing yet"):
         model.predict(QUERIES)
@@ -291,10 +293,10 @@ def test_a_model_may_forget_everything_and_start_again(model, pictures):
 
 
 def test_nothing_of_the_norm_layers_of_a_forgotten_task_is_left(model):
-    birds, fish = model.learner.specialists.subnetworks
+    birds, fish = model.specialists.subnetworks
     means = [name for name in fish.norm if name.endswith("running_mean")]
     model.forget("fish")
-    assert all(torch.equal(model.learner.specialists.body.state_dict()[name], birds.norm[name]) for name in means)
+    assert all(torch.equal(model.specialists.body.state_dict()[name], birds.norm[name]) for name in means)
     model.forget("birds")
     body = Store(model.path).read().states["network"]["body"]
     assert not any(body[f"body.{name}"].any() for name in means)
@@ -317,6 +319,19 @@ def test_an_unknown_task_cannot_be_forgotten(model):
 
 
 # ---- answers
+
+
+def test_a_picture_is_answered_without_a_learner_a_training_loop_or_an_estimator(model, tmp_path):
+    draw("crow", 1).save(tmp_path / "a.png")
+    code = f"""
+import sys, snv
+print(snv.Model.open({str(model.path)!r}).predict([{str(tmp_path / "a.png")!r}])[0].label)
+rooms = ("learners", "training", "runs", "shapley", "valuation", "config", "report")
+raise SystemExit([name for name in sys.modules if name.startswith(tuple(f"snv.{{room}}" for room in rooms))] or 0)
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.strip() in BIRDS + FISH
 
 
 def test_probabilities_add_up_and_the_best_come_first(model):
@@ -527,19 +542,19 @@ def test_a_network_is_given_only_to_models_made_with_one(model):
 
 def first_weight(model: Model) -> torch.Tensor:
     """Weights of a neuron that only the first task uses."""
-    birds, fish = model.learner.specialists.subnetworks
-    only = model.learner.specialists.neurons.by_layer(birds.mask & ~fish.mask)
+    birds, fish = model.specialists.subnetworks
+    only = model.specialists.neurons.by_layer(birds.mask & ~fish.mask)
     layer, here = next((layer, here) for layer, here in only if here.any())
     return layer.module.weight.data[here.nonzero()[0, 0], 0, 0]
 
 
 CHANGES = {
     "a weight": first_weight,
-    "a head": lambda model: model.learner.network.heads[0].bias.data,
+    "a head": lambda model: model.specialists.network.heads[0].bias.data,
     "a norm layer": lambda model: next(
-        x for x in model.learner.specialists.subnetworks[0].norm.values() if x.is_floating_point()
+        x for x in model.specialists.subnetworks[0].norm.values() if x.is_floating_point()
     ),
-    "a constant": lambda model: model.learner.specialists.subnetworks[0].means,
+    "a constant": lambda model: model.specialists.subnetworks[0].means,
 }
 
 
@@ -562,8 +577,7 @@ def tampered_with(model: Model, what: str, change) -> None:
     elif what == "name":
         model.tasks[t] = dataclasses.replace(model.tasks[t], name="fishes")
     elif what == "picture format":
-        preprocess = dataclasses.replace(model.learner.setting.preprocess, std=(0.5, 0.5, 0.51))
-        model.learner.setting = dataclasses.replace(model.learner.setting, preprocess=preprocess)
+        model.knowledge.preprocess = dataclasses.replace(model.knowledge.preprocess, std=(0.5, 0.5, 0.51))
     else:
         field = what.replace(" ", "_")
         found = torch.tensor(getattr(model.tasks[t], field), dtype=torch.float64)
@@ -573,7 +587,7 @@ def tampered_with(model: Model, what: str, change) -> None:
 
 def evidence(model: Model, t: int = 1) -> dict[str, torch.Tensor]:
     """The statistics of task t, named as `verify` names them."""
-    kept = model.learner.specialists.statistics[t]
+    kept = model.specialists.statistics[t]
     means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
     return {"energy": kept.energy, "covariance": kept.covariance, **means}
 
@@ -710,7 +724,7 @@ def as_the_version_before_wrote_it(path: Path, monkeypatch) -> Model:
     for task in stored.content["tasks"]:
         del task["fingerprints"], task["certificate"]["evidence"]
     with monkeypatch.context() as patch, directory.writing():
-        patch.setattr("snv.model.store.FORMAT", 1)
+        patch.setattr("snv.model.manifest.FORMAT", 1)
         directory.write(stored.content, stored.states)
     assert '"format": 1,' in (path / "model.json").read_text()
     return Model.open(path)
@@ -724,7 +738,7 @@ def test_a_model_of_the_version_before_verifies_with_the_task_known_and_says_wha
         assert (verdict.unchanged, verdict.known, verdict.evidence) == (True, True, None)
         assert "bit-identical; the version of snv that wrote it certified no names and temperatures" in verdict.told
         assert verdict.told_open == "the version of snv that wrote it did not certify its evidence"
-    one_ulp(old.learner.network.heads[0].bias.data)
+    one_ulp(old.specialists.network.heads[0].bias.data)
     birds, fish = old.verify()
     assert (birds.known, birds.evidence, fish.unchanged) == (False, False, True)
     assert birds.told == birds.told_open == "its weights changed"
@@ -740,7 +754,7 @@ def test_a_model_of_the_version_before_learns_saves_and_forgets(model, pictures,
     assert [(verdict.task, verdict.evidence) for verdict in again.verify()] == [("fish", None), ("trees", True)]
     assert all_unchanged(again)
     assert answers(again, "fish") == before
-    one_ulp(again.learner.specialists.statistics[1].means[0])
+    one_ulp(again.specialists.statistics[1].means[0])
     assert again.verify()[1].told_open == "its evidence changed (class means in task 1)"
 
 
@@ -756,9 +770,9 @@ def test_after_forgetting_the_evidence_of_the_others_is_still_proved(forgotten, 
     model.forget(forgotten)
     for one in (model, Model.open(model.path)):
         assert [verdict.evidence for verdict in one.verify()] == [True, True]
-        for t, kept in enumerate(one.learner.specialists.statistics):
-            assert len(one.learner.specialists.certificates[t].evidence) == 2 + len(kept.means) == 3 + t
-    for mean in model.learner.specialists.statistics[1].means:
+        for t, kept in enumerate(one.specialists.statistics):
+            assert len(one.specialists.certificates[t].evidence) == 2 + len(kept.means) == 3 + t
+    for mean in model.specialists.statistics[1].means:
         kept = mean.clone()
         one_ulp(mean)
         assert model.verify()[1].evidence is False
@@ -769,9 +783,9 @@ def test_after_forgetting_the_evidence_of_the_others_is_still_proved(forgotten, 
 def test_answers_of_another_machine_are_compared_with_a_tolerance(model):
     info = model.tasks[0]
     model.tasks[0] = dataclasses.replace(info, certificate=info.certificate | {"logits": "computed elsewhere"})
-    model._probes[info.uid] = model._probes[info.uid] + 1e-6
+    model.knowledge.probes[info.uid] = model.knowledge.probes[info.uid] + 1e-6
     assert model.verify()[0].unchanged
-    model._probes[info.uid] = model._probes[info.uid] + 1e-2
+    model.knowledge.probes[info.uid] = model.knowledge.probes[info.uid] + 1e-2
     verdict = model.verify()[0]
     assert not verdict.unchanged
     assert "answers moved by 1.0e-02" in verdict.told
@@ -800,7 +814,7 @@ def tensors(state: object) -> list[torch.Tensor]:
 
 
 def test_the_plan_counts_from_what_is_used(model):
-    n, used = model.learner.specialists.neurons.n, int(model.learner.specialists.frozen.sum())
+    n, used = model.specialists.neurons.n, int(model.specialists.frozen.sum())
     course, fit = model.plan(3)
     assert (course.n, course.before, len(course.new)) == (n, used, 3)
     assert fit == (n - used) // int(0.2 * n)
@@ -814,9 +828,7 @@ def test_a_task_cut_out_answers_as_the_model_does(model):
     pixels = torch.from_numpy(drawn(FISH, 3)[0]).permute(0, 3, 1, 2)
     shares = (small(pixels / 255) / model.task("fish").temperature).softmax(1)
     torch.testing.assert_close(shares, model.probabilities(pixels, "fish"), atol=1e-5, rtol=0)
-    assert sum(p.numel() for p in small.parameters()) < sum(
-        p.numel() for p in model.learner.specialists.body.parameters()
-    )
+    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in model.specialists.body.parameters())
 
 
 # ---- several at once

@@ -15,7 +15,7 @@ import torch
 
 from snv import __version__
 from snv.errors import UserError
-from snv.model import store
+from snv.model import manifest, store
 from snv.model.store import Store, Stored
 
 FRESH = multiprocessing.get_context("forkserver")
@@ -62,7 +62,7 @@ def forge(model: Store, **changes: object) -> None:
     """Rewrite the manifest with a right checksum, as someone who knows the format would."""
     fields = json.loads((model.path / "model.json").read_text()) | changes
     del fields["checksum"]
-    (model.path / "model.json").write_bytes(store._rendered(fields))
+    (model.path / "model.json").write_bytes(manifest._with_checksum(fields))
 
 
 # ---- what was written is what is read
@@ -313,7 +313,7 @@ def test_a_reader_overtaken_by_a_writer_reads_the_newer_model(tmp_path, monkeypa
 def test_a_model_of_a_newer_snv_says_what_it_needs(tmp_path):
     model = save(tmp_path)
     forge(model, format=9, snv="7.1.0")
-    reads = rf"snv {__version__} reads formats up to {store.FORMAT}"
+    reads = rf"snv {__version__} reads formats up to {manifest.FORMAT}"
     needed = rf"is of format 9, and {reads}\. It needs snv 7\.1\.0 or newer: pip"
     with pytest.raises(UserError, match=needed):
         model.read()
@@ -329,7 +329,7 @@ def test_a_model_of_an_older_format_is_upgraded_when_read_and_saved_in_the_new_o
     assert generation(model.read()) == 5
     with model.writing():
         model.write(*vars(model.read()).values())
-    assert json.loads((tmp_path / "model.json").read_text())["format"] == store.FORMAT
+    assert json.loads((tmp_path / "model.json").read_text())["format"] == manifest.FORMAT
     assert generation(model.read()) == 5
 
 
@@ -431,7 +431,7 @@ def test_a_pickle_under_the_name_of_a_state_is_never_unpickled(tmp_path):
     with pytest.raises(UserError, match=path.name):
         model.read()
     data = path.read_bytes()
-    forge(model, files={"body": {"file": path.name, "bytes": len(data), "blake2b": store._hash(data)}})
+    forge(model, files={"body": {"file": path.name, "bytes": len(data), "blake2b": manifest.digest(data)}})
     with pytest.raises(UserError, match=f"{path.name} is not a state saved by snv"):
         model.read()
     assert not (tmp_path / "exploded").exists()

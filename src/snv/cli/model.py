@@ -135,7 +135,7 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
     from snv.model import Model
 
     opened = Model.open(model)
-    learned = opened.learner.specialists
+    learned = opened.specialists
     used, n = int(learned.frozen.sum()), learned.neurons.n
     size = sum(file.stat().st_size for file in model.iterdir() if file.is_file())
     if as_json:
@@ -263,7 +263,7 @@ def export(
     function, suffix = kinds[kind]
     module = opened.deployable(task)
     path = out or Path(f"{task}{suffix}")
-    shape = opened.learner.setting.preprocess.shape
+    shape = opened.knowledge.preprocess.shape
     try:
         function(module, shape, path)
     except OSError as error:

@@ -59,9 +59,11 @@ class SNV(Learner):
     )
     Config: ClassVar[type] = SNVConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: Any = None, specialists: Specialists | None = None) -> None:
+        """``specialists``: what was learned before in the same network."""
         super().__init__(setting, config)
-        self.specialists = Specialists(self.network, setting.preprocess.shape, lambda: self.phase("cut"))
+        shape = setting.preprocess.shape
+        self.specialists = specialists or Specialists(self.network, shape, lambda: self.phase("cut"))
         if self.config.estimator == "exact" and self.neurons.n > MOST_PLAYERS:
             raise UserError(
                 f"learner.estimator=exact values up to {MOST_PLAYERS} neurons; this network has {self.neurons.n}. "

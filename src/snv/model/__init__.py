@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from snv.model.answers import Prediction
+from snv.model.audit import Audited
 from snv.model.classifier import SNVClassifier
-from snv.model.export import check_export, export_onnx, export_program
-from snv.model.model import Model, Prediction, Standardised
+from snv.model.export import Standardised, check_export, export_onnx, export_program
+from snv.model.model import Model
 from snv.model.pictures import decoded, picture_files
+from snv.model.proof import Verdict
 from snv.model.store import Store
+from snv.model.task import Learned, TaskInfo
 
 __all__ = [
+    "Audited",
+    "Learned",
     "Model",
     "Prediction",
     "SNVClassifier",
     "Standardised",
     "Store",
+    "TaskInfo",
+    "Verdict",
     "check_export",
     "decoded",
     "export_onnx",

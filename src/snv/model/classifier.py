@@ -68,7 +68,7 @@ class SNVClassifier:
     def predict_proba(self, X: ArrayLike, task: int | None = None) -> NDArray[Any]:  # noqa: N803
         """Calibrated probabilities in the order of ``classes_``, or of the task's classes."""
         model = self._fitted()
-        shape = model.learner.setting.preprocess.shape
+        shape = model.knowledge.preprocess.shape
         pixels = torch.stack([as_pixels(image, shape, f"Image {i}") for i, image in enumerate(self._images(X))])
         if task is not None and not 0 <= task < len(model.tasks):
             raise UserError(f"There are {len(model.tasks)} tasks, counted from 0; got {task}.")
@@ -83,7 +83,7 @@ class SNVClassifier:
         model = self._fitted()
         if task is None:
             return self.classes_
-        block = model.learner.blocks[task]
+        block = model.knowledge.blocks()[task]
         return self.classes_[block.start : block.stop]
 
     def _fitted(self) -> Model:

@@ -6,17 +6,34 @@ import copy
 import importlib
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from snv.errors import UserError
 from snv.files import write_atomic
 from snv.shapes import Images
 
 ONNX, PROGRAM = ".onnx", ".pt2"
+
+
+class Standardised(nn.Module):
+    """Pixels in [0, 1] are standardised, then classified."""
+
+    def __init__(self, inner: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.inner = inner
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.inner((images - self.mean) / self.std)
+        return logits
 
 
 def export_onnx(module: nn.Module, shape: tuple[int, int, int], path: Path) -> None:

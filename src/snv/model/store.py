@@ -13,7 +13,6 @@ keep their meaning in every format to come.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,11 @@ from torch import Tensor
 from snv import __version__
 from snv.errors import UserError
 from snv.files import State, pack, unpack, write_atomic
+from snv.model.manifest import FILE, FORMAT, MANIFEST, Entry, Manifest, digest, parsed, rendered
 
-FORMAT = 2  # 1: without the certificates of evidence, names and temperatures
-MANIFEST, LOCK = "model.json", "lock"
+LOCK = "lock"
 LARGEST_MANIFEST = 64 * 2**20
 ATTEMPTS = 20  # how often a reader may be overtaken by writers
-FILE = re.compile(r"[a-z0-9-]+-[0-9a-f]{16}\.safetensors")
 OPENING = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -52,24 +50,6 @@ class Stored:
 
 UPGRADES: dict[int, Callable[[Stored], Stored]] = {1: lambda stored: stored}  # what is not there was not certified
 """What makes a model of format k + 1 out of one of format k, by k."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What the manifest says about one file."""
-
-    file: str
-    bytes: int
-    blake2b: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What ``model.json`` says, its checksum verified."""
-
-    format: int
-    content: Any
-    files: dict[str, Entry]
 
 
 class Store:
@@ -147,7 +127,7 @@ class Store:
         self._require_directory()
         path = self.path / MANIFEST
         try:
-            return _parsed(_contents(path, LARGEST_MANIFEST), path)
+            return parsed(_contents(path, LARGEST_MANIFEST), path)
         except FileNotFoundError:
             raise UserError(f"{self.path} is not a model: {MANIFEST} is missing. Check the path.") from None
 
@@ -157,7 +137,7 @@ class Store:
         data = _contents(path, entry.bytes)
         if len(data) != entry.bytes:
             raise UserError(f"{path} has {len(data):,} bytes instead of {entry.bytes:,}. Restore it from a copy.")
-        if _hash(data) != entry.blake2b:
+        if digest(data) != entry.blake2b:
             raise UserError(f"{path} was edited or damaged: its checksum is wrong. Restore it from a copy.")
         return _deserialised(data, path)
 
@@ -198,8 +178,7 @@ class Store:
         content = json.loads(json.dumps(content, allow_nan=False))  # as it will be read: tuples are lists, keys strings
         try:
             entries = {name: self._saved(name, state) for name, state in states.items()}
-            files = {name: asdict(entry) for name, entry in entries.items()}
-            manifest = _rendered({"format": FORMAT, "snv": __version__, "content": content, "files": files})
+            manifest = rendered(content, entries)
             if len(manifest) > LARGEST_MANIFEST:
                 raise UserError(f"{self.path} would need a manifest of {len(manifest):,} bytes. Shorten its names.")
             _put(self.path / MANIFEST, manifest)
@@ -224,9 +203,9 @@ class Store:
     def _saved(self, name: str, state: State) -> Entry:
         """The state in a file named after its content, which is written unless it is there."""
         data = _serialised(state)
-        digest = _hash(data)
+        blake2b = digest(data)
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "state"
-        entry = Entry(f"{slug}-{digest[:16]}.safetensors", len(data), digest)
+        entry = Entry(f"{slug}-{blake2b[:16]}.safetensors", len(data), blake2b)
         try:
             there = _contents(self.path / entry.file, entry.bytes) == data
         except (FileNotFoundError, UserError):
@@ -255,7 +234,9 @@ def _wrong_with_unnamed(path: Path) -> list[str]:
             return []
         if path.name.endswith(".tmp") and _may_remove(path.name) and not path.is_symlink():
             return []  # half a file, of a writer at work or killed
-        if FILE.fullmatch(path.name) and path.name.endswith(f"-{_hash(_contents(path, sys.maxsize))[:16]}.safetensors"):
+        if FILE.fullmatch(path.name) and path.name.endswith(
+            f"-{digest(_contents(path, sys.maxsize))[:16]}.safetensors"
+        ):
             return []  # a whole file, which its writer was about to name or to remove
     except FileNotFoundError:
         return []  # its writer has just removed it
@@ -269,10 +250,6 @@ def _missing(path: Path) -> str:
 
 
 # ---- bytes
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
 def _contents(path: Path, most: int) -> bytes:
@@ -318,39 +295,3 @@ def _deserialised(data: bytes, path: Path) -> State:
         return unpack(json.loads(header["__metadata__"]["state"]), tensors)
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a state saved by snv ({error}). Restore it from a copy.") from None
-
-
-# ---- the manifest
-
-
-def _rendered(fields: dict[str, Any]) -> bytes:
-    """The one way to write these fields, with their checksum: the hash of their canonical JSON."""
-    canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return (json.dumps({**fields, "checksum": _hash(canonical.encode())}, indent=1, allow_nan=False) + "\n").encode()
-
-
-def _parsed(data: bytes, path: Path) -> Manifest:
-    """The manifest, if it is byte for byte what `_rendered` writes and names nothing but files beside it."""
-    damaged = UserError(f"{path} was edited or damaged: its checksum is wrong. Restore it from a copy.")
-    try:
-        fields = json.loads(data)
-        if isinstance(fields, dict) and isinstance(version := fields.get("format"), int) and version > FORMAT:
-            raise UserError(
-                f"{path} is of format {version}, and snv {__version__} reads formats up to {FORMAT}. It needs snv "
-                f"{fields.get('snv')} or newer: pip install --upgrade snv"
-            )
-        fields.pop("checksum")
-        intact = _rendered(fields) == data
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-        raise damaged from None
-    match fields:
-        case {"format": int(version), "content": content, "files": dict(files)} if intact:
-            return Manifest(version, content, {name: _entry(value, path) for name, value in files.items()})
-    raise damaged
-
-
-def _entry(value: Any, path: Path) -> Entry:
-    match value:
-        case {"file": str(file), "bytes": int(size), "blake2b": str(digest)} if FILE.fullmatch(file):
-            return Entry(file, size, digest)
-    raise UserError(f"{path} names a file that no model contains ({str(value)[:200]}). Do not use this model.")

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from snv.neurons.find import Layer, Neurons, evaluating, whole_attention
 from snv.neurons.trace import Forward
-from snv.shapes import Mask
-from snv.shapley import Gates
+from snv.shapes import Gates, Mask
 
 Means: TypeAlias = Float[Tensor, " r"]
 """μ, one number per neuron; an attention head has one per dimension."""

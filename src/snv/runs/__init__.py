@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snv.runs.directory import RunDirectory, load_record
-from snv.runs.environment import describe, resolve_device, resolve_precision
+from snv.runs.environment import describe
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter
 from snv.runs.record import Record
@@ -19,8 +19,6 @@ __all__ = [
     "describe",
     "load_record",
     "open_run",
-    "resolve_device",
-    "resolve_precision",
     "run",
     "value_run",
 ]

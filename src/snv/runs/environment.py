@@ -1,4 +1,4 @@
-"""What a run ran on, and the choices that depend on it."""
+"""What a run ran on."""
 
 from __future__ import annotations
 
@@ -15,35 +15,6 @@ import torch
 
 import snv
 from snv.data import Source
-from snv.errors import UserError
-
-
-def resolve_device(wanted: str) -> torch.device:
-    """The device to train on; "auto" takes a GPU if there is one."""
-    if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"Device {wanted!r} cannot be used here ({reason}). Try --device cpu.") from None
-    return device
-
-
-def resolve_precision(wanted: str, device: torch.device) -> str:
-    """bf16 only where the hardware multiplies it natively: elsewhere it is half as fast as fp32."""
-    if wanted != "auto":
-        return wanted
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if device.type == "cpu" and cpu_multiplies_bf16() else "fp32"
-
-
-def cpu_multiplies_bf16() -> bool:
-    flags = Path("/proc/cpuinfo")
-    text = flags.read_text() if flags.exists() else ""
-    return "amx_bf16" in text or "avx512_bf16" in text
 
 
 def describe() -> dict[str, Any]:

@@ -15,12 +15,13 @@ import torch
 
 from snv.config import RunConfig, build, without_retired
 from snv.data import Preprocess, Source, Task, TaskStream, is_permuted, load_source
+from snv.devices import resolve_device, resolve_precision
 from snv.errors import Interrupted, UserError
 from snv.files import State
 from snv.learners import LEARNERS, Learner, Setting
 from snv.networks import build_network, bytes_of
 from snv.runs.directory import RunDirectory, load_record, require_space
-from snv.runs.environment import data_fingerprint, describe, resolve_device, resolve_precision
+from snv.runs.environment import data_fingerprint, describe
 from snv.runs.evaluate import accuracy
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter, latency_ms

@@ -7,7 +7,7 @@ from snv.shapley.bandit import TMABSettings, as_printed
 from snv.shapley.budget import Budget, Progress
 from snv.shapley.estimate import ESTIMATORS, estimate, estimator, forecast
 from snv.shapley.exact import MOST_PLAYERS
-from snv.shapley.game import Coalitions, Game, Gates, Payoffs
+from snv.shapley.game import Coalitions, Game, Payoffs
 from snv.shapley.gradient import GradientSettings, gates_of_pair
 from snv.shapley.hybrid import coalitions_by_size
 from snv.shapley.known_games import Airport, KnownGame, Quadratic, Unanimity, saturating, voting
@@ -21,7 +21,6 @@ __all__ = [
     "Budget",
     "Coalitions",
     "Game",
-    "Gates",
     "GradientSettings",
     "KnownGame",
     "Number",

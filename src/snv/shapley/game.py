@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from snv.shapes import Indices, Mask
+from snv.shapes import Gates, Indices, Mask
 
 Coalitions = Bool[Tensor, "p n"]
-Gates = Float[Tensor, "p n"]
 Payoffs = Float64[Tensor, " p"]
 
 

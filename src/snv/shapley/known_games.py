@@ -10,9 +10,9 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from snv.seeding import generator
-from snv.shapes import Indices
+from snv.shapes import Gates, Indices
 from snv.shapley.exact import shapley_of_table
-from snv.shapley.game import Coalitions, Game, Gates, Payoffs
+from snv.shapley.game import Coalitions, Game, Payoffs
 from snv.shapley.moments import Vector
 
 

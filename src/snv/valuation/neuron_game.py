@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, gated, mean_responses_to
 from snv.seeding import generator
-from snv.shapes import Indices, Mask
-from snv.shapley import Coalitions, Game, Gates, Payoffs
+from snv.shapes import Gates, Indices, Mask
+from snv.shapley import Coalitions, Game, Payoffs
 from snv.valuation.examples import Examples, as_examples, in_batches
 from snv.valuation.payoffs import Terms, make_payoff
 from snv.valuation.prefix import Plan, Replay, Untraceable, traced

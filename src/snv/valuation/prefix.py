@@ -17,7 +17,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, fx, nn
 
 from snv.neurons import Forward, Means, Neurons, gate_output, graph_of
-from snv.shapley import Gates
+from snv.shapes import Gates
 
 
 @dataclass(frozen=True, eq=False)
