@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from snv.components import Frozen
 from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays, load_source
 from snv.errors import UserError
@@ -118,7 +119,7 @@ def ratio_of(plain: Steps, other: Steps, rounds: int) -> float:
 def freeze_overhead(stream: TaskStream, rounds: int) -> float:
     """A dense step that puts half of all neurons back, over the same step that does not."""
     bare, held = Steps("snv", stream, capacity=0.5), Steps("snv", stream, capacity=0.5)
-    bare.learner._frozen = None
+    bare.learner.frozen = Frozen([])
     return ratio_of(bare, held, rounds) - 1
 
 

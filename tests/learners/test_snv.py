@@ -514,7 +514,7 @@ def test_the_cut_that_was_estimated_is_the_one_that_was_made(estimator, floor, m
         found.append((estimate(*arguments, **settings), settings))
         return found[-1][0]
 
-    monkeypatch.setattr("snv.learners.snv.estimate", spied)
+    monkeypatch.setattr("snv.learners.snv_values.estimate", spied)
     learner, _ = learned(2, estimator=estimator, draws=4, floor=floor, confidence=0.9)
     valuation, settings = found[1]
     old, new = learner.specialists.subnetworks[0].mask, learner.specialists.subnetworks[1].mask

@@ -20,6 +20,7 @@ from snv.files import cloned
 from snv.model.pictures import as_task, evened, read_dataset, read_folder
 from snv.model.store import Store
 from snv.seeding import generator
+from snv.subnetworks.budget import Budget
 
 NAMES = {"birds": BIRDS, "fish": FISH, "trees": TREES}
 QUERIES = [draw(name, 100 + i) for i in range(3) for names in NAMES.values() for name in names]
@@ -815,10 +816,11 @@ def tensors(state: object) -> list[torch.Tensor]:
 
 def test_the_plan_counts_from_what_is_used(model):
     n, used = model.specialists.neurons.n, int(model.specialists.frozen.sum())
+    budget = Budget(n, model.spec["capacity"], True, len(model.specialists.neurons.layers), int(0.4 * n))
     course, fit = model.plan(3)
     assert (course.n, course.before, len(course.new)) == (n, used, 3)
-    assert fit == (n - used) // int(0.2 * n)
-    assert model.plan(1, capacity=1.0)[0].full_after == 1
+    assert (course, fit) == (budget.plan(3, used), budget.tasks_that_fit(used))
+    assert model.plan(1, capacity=1.0)[0].new == (min(n - used, int(0.4 * n)),), "no subnetwork is larger than that"
     with pytest.raises(UserError, match="capacity"):
         model.plan(3, capacity=0.0)
 

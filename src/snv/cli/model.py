@@ -200,8 +200,7 @@ def plan(
 ) -> None:
     """How many more tasks fit, in a model or in a network of so many neurons."""
     from snv.cli.output import say, say_json
-    from snv.subnetworks import plan as planned
-    from snv.subnetworks import tasks_that_fit
+    from snv.subnetworks import Budget
 
     if (model is None) == (neurons is None):
         raise UserError("Give either --model or --neurons, so that there is something to plan for.")
@@ -213,7 +212,8 @@ def plan(
         course, fit = opened.plan(tasks, capacity)
     else:
         share, of = 0.2 if capacity is None else capacity, "all neurons"
-        course, fit = planned(neurons or 0, share, tasks, overlap), tasks_that_fit(neurons or 0, share, overlap)
+        budget = Budget(neurons or 0, share, overlap=overlap)
+        course, fit = budget.plan(tasks), budget.tasks_that_fit()
     n, used = course.n, course.before
     if as_json:
         say_json({"neurons": n, "used": used, "fit": fit, "new": list(course.new), "full_after": course.full_after})

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from snv.errors import UserError, unknown
+from snv.neurons import Neurons
 from snv.shapley import ESTIMATORS
-from snv.subnetworks import RULES
+from snv.subnetworks import RULES, Budget
 from snv.valuation import SCORES
 
 IN_RUN = "in-run"
@@ -59,6 +60,12 @@ class SNVConfig:
             raise UserError(f"learner.draws is at least 1, or left out; got {self.draws}.")
         for name in ("floor", "confidence"):
             self._check_estimator_has(name)
+
+    def budget(self, neurons: Neurons) -> Budget:
+        """How many neurons of this network a task takes."""
+        return Budget(
+            neurons.n, self.capacity, self.size == "remaining", len(neurons.layers), int(self.largest * neurons.n)
+        )
 
     def _check_estimator_has(self, name: str) -> None:
         """A setting that goes to the estimator is refused where it would go nowhere, or makes no sense there."""

@@ -46,6 +46,11 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
     return Learned(info, knowledge.used() - used, mine, knowledge.used(), specialists.neurons.n, earlier)
 
 
+def settings(capacity: float) -> SNVConfig:
+    """How a model learns; its planner counts with the same."""
+    return SNVConfig(capacity=capacity, largest=LARGEST, dense_share=DENSE_SHARE)
+
+
 def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     """A learner that goes on from what is known."""
     specialists, spec = knowledge.specialists, knowledge.spec
@@ -53,8 +58,7 @@ def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     setting = Setting(
         specialists.network, "cil", train, knowledge.preprocess, specialists.device, spec["seed"], n_tasks=1
     )
-    config = SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE)
-    learner = SNV(setting, config, specialists)
+    learner = SNV(setting, settings(spec["capacity"]), specialists)
     learner.blocks, learner.values = knowledge.blocks(), list(knowledge.values)
     learner.valuations = [None] * len(learner.values)
     return learner

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from snv.model.proof import Verdict, verdicts
 from snv.model.store import Store, Stored
 from snv.model.task import Learned, TaskInfo
 from snv.shapes import Pixels
-from snv.subnetworks import Compact, Plan, Specialists, folded, plan, tasks_that_fit
+from snv.subnetworks import Compact, Plan, Specialists, folded
 
 
 class Model:
@@ -170,12 +171,12 @@ class Model:
         return used - knowledge.used()
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
-        """The course of the next tasks, and how many of them get a new neuron in every layer."""
-        neurons, used = self.specialists.neurons, self.knowledge.used()
-        share = self.spec["capacity"] if capacity is None else capacity
-        least = len(neurons.layers)
-        course = plan(neurons.n, share, tasks, used=used, remaining=True, least=least)
-        return course, tasks_that_fit(neurons.n, share, used=used, remaining=True, least=least)
+        """The course of the next tasks, and how many more get all the new neurons they ask for."""
+        from snv.model.learning import settings
+
+        budget, used = settings(self.spec["capacity"]).budget(self.specialists.neurons), self.knowledge.used()
+        budget = budget if capacity is None else replaced(budget, capacity=capacity)
+        return budget.plan(tasks, used), budget.tasks_that_fit(used)
 
     # ---- answers
 

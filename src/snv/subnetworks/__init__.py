@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snv.subnetworks.budget import Plan, plan, tasks_that_fit
+from snv.subnetworks.budget import Budget, Plan, check_parts, outside_part
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
 from snv.subnetworks.cutting import Compact, Link, compact, write_back
 from snv.subnetworks.folding import folded
@@ -14,6 +14,7 @@ from snv.subnetworks.trainee import Trainee, hold
 
 __all__ = [
     "RULES",
+    "Budget",
     "Certificate",
     "Compact",
     "Evidence",
@@ -27,6 +28,7 @@ __all__ = [
     "Trainee",
     "certify",
     "changed_evidence",
+    "check_parts",
     "compact",
     "evidence_hashes",
     "folded",
@@ -34,11 +36,10 @@ __all__ = [
     "masked",
     "measure",
     "norm_of",
-    "plan",
+    "outside_part",
     "probe_logits",
     "reads",
     "select",
     "subnetwork_of",
-    "tasks_that_fit",
     "write_back",
 ]

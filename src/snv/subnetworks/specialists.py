@@ -97,6 +97,16 @@ class Specialists:
         inside = specialist.body(images)
         return specialist.in_order(inside), specialist.head(inside)
 
+    def responses(self, batches: Iterable[Images]) -> tuple[list[Tensor], Logits]:
+        """Of images in batches: their features in every specialist, and the logits of the newest task."""
+        features: list[list[Tensor]] = [[] for _ in self.subnetworks]
+        logits: list[Tensor] = []
+        for images in batches:
+            for t, of_task in enumerate(features):
+                of_task.append(self.specialist(t).features(images))
+            logits.append(self.logits(images, len(features) - 1))
+        return [torch.cat(parts) for parts in features], torch.cat(logits)
+
     def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
         """Of the classes of task t; of all classes, by one of `RULES`, if the task is not known."""
         if t is not None:
