@@ -36,6 +36,11 @@ def make_pictures(root: Path, classes: tuple[str, ...], each: int = 12) -> Path:
     return root
 
 
+def pairs(classes: tuple[str, ...], each: int = 6) -> list[tuple[Image.Image, str]]:
+    """Pictures in memory, with the names of their classes."""
+    return [(draw(name, i), name) for name in classes for i in range(each)]
+
+
 def small_model(path: Path | None = None, **options: object) -> Model:
     """A model that learns in half a second."""
     return Model.create(path, **{"size": 16, "network": "convnet", "width": 8, "capacity": 0.3} | options)

@@ -59,6 +59,7 @@ def test_the_page_shows_all_eight_commands():
 
 
 def test_the_python_of_the_page_runs(folders, monkeypatch):
+    pytest.importorskip("onnxruntime")
     (code,) = re.findall(r"```python\n(.+?)```", PAGE, flags=re.DOTALL)
     whole, made = Model.learn, Model.create
     monkeypatch.setattr(Model, "create", lambda path: made(path, size=16, width=8))

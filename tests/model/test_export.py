@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from test_cutting import CASES, cut
 
+from drawn import FISH, pairs, small_model
 from snv.errors import UserError
-from snv.model.export import check_export, export_onnx, export_program
+from snv.model.export import check_export, export_checked, export_onnx, export_program
 
 EXPORTERS = {".onnx": export_onnx, ".pt2": export_program}
 
@@ -79,3 +81,25 @@ def test_a_wrong_name_and_a_missing_file_are_refused(exported, tmp_path):
     (tmp_path / "small.pb").write_bytes(b"")
     with pytest.raises(UserError, match=r"ends in \.onnx or \.pt2; got small\.pb"):
         check_export(tmp_path / "small.pb", small, torch.zeros(1, *shape))
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("onnx", ".onnx"), ("torch-export", ".pt2")])
+def test_a_model_exports_a_task_in_one_line_and_has_checked_it(kind, suffix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = small_model()
+    model.learn(pairs(FISH), epochs=1)
+    exported = model.export("task1", format=kind)
+    assert (exported.file, exported.classes, exported.shape) == (Path(f"task1{suffix}"), FISH, (3, 16, 16))
+    assert exported.bytes == exported.file.stat().st_size
+    pictures = torch.rand(100, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert exported.max_abs_error == check_export(exported.file, model.deployable("task1", fold=False), pictures)
+    with pytest.raises(UserError, match="onnx or torch-export; got 'pdf'"):
+        model.export("task1", format="pdf")
+    with pytest.raises(UserError, match="no task called 'task2'"):
+        model.export("task2", format=kind)
+
+
+def test_a_file_that_answers_differently_from_the_model_is_refused(tmp_path):
+    (*_, small, _), (*_, other, _) = cut("convnet"), cut("convnet", seed=1)
+    with pytest.raises(UserError, match=r"differently from the model, more than 1e-04\. Do not use it"):
+        export_checked(small, other, CASES["convnet"][1], tmp_path / "small.pt2", "torch-export")

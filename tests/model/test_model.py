@@ -17,6 +17,7 @@ from torch import nn
 from drawn import BIRDS, FISH, TREES, contents, draw, make_pictures, small_model, taught_model, three_folders
 from snv import Model, SNVClassifier, UserError
 from snv.files import cloned
+from snv.model.learning import learner_around
 from snv.model.pictures import as_task, evened, read_dataset, read_folder
 from snv.model.store import Store
 from snv.seeding import generator
@@ -814,6 +815,16 @@ def tensors(state: object) -> list[torch.Tensor]:
     return [x for part in inside for x in tensors(part)]
 
 
+def test_the_status_is_what_the_tasks_and_the_files_say(model):
+    status, masks = model.status(), [subnetwork.mask for subnetwork in model.specialists.subnetworks]
+    assert [task.name for task in status.tasks] == ["birds", "fish"]
+    assert status.neurons == tuple(int(mask.sum()) for mask in masks)
+    assert status.used == int((masks[0] | masks[1]).sum()) < status.n_neurons
+    assert status.files == {name: len(data) for name, data in contents(model.path).items()}
+    assert status.bytes == sum(status.files.values())
+    assert small_model().status().files == {}
+
+
 def test_the_plan_counts_from_what_is_used(model):
     n, used = model.specialists.neurons.n, int(model.specialists.frozen.sum())
     budget = Budget(n, model.spec["capacity"], True, len(model.specialists.neurons.layers), int(0.4 * n))
@@ -823,6 +834,11 @@ def test_the_plan_counts_from_what_is_used(model):
     assert model.plan(1, capacity=1.0)[0].new == (min(n - used, int(0.4 * n)),), "no subnetwork is larger than that"
     with pytest.raises(UserError, match="capacity"):
         model.plan(3, capacity=0.0)
+
+
+def test_the_planner_counts_as_the_learner_does(model):
+    learner = learner_around(model.knowledge, epochs=1)
+    assert model.knowledge.budget() == learner.config.budget(model.specialists.neurons)
 
 
 def test_a_task_cut_out_answers_as_the_model_does(model):

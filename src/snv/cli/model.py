@@ -50,12 +50,10 @@ def learn(
 
     from snv.cli.output import say, say_json
     from snv.cli.progress import Bar
-    from snv.data import list_classes
     from snv.model import Model, Store
 
     if epochs is not None and epochs < 1:
         raise UserError(f"--epochs is at least 1; got {epochs}.")
-    list_classes(pictures.expanduser().resolve())  # whatever is wrong with the folder, before anything is made
     new = not Store(model).exists()
     first: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed}
     if new:
@@ -135,12 +133,11 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
     from snv.model import Model
 
     opened = Model.open(model)
-    learned = opened.specialists
-    used, n = int(learned.frozen.sum()), learned.neurons.n
-    size = sum(file.stat().st_size for file in model.iterdir() if file.is_file())
+    now = opened.status()
     if as_json:
-        tasks = [dataclasses.asdict(task) for task in opened.tasks]
-        say_json({"tasks": tasks, "neurons": n, "used": used, "bytes": size, "spec": opened.spec})
+        tasks = [dataclasses.asdict(task) for task in now.tasks]
+        figures = {"neurons": now.n_neurons, "used": now.used, "bytes": now.bytes}
+        say_json({"tasks": tasks, **figures, "spec": opened.spec})
         return
     rows = [
         [
@@ -149,12 +146,12 @@ def status(model: ModelPath, as_json: AsJson = False) -> None:
             str(task.pictures),
             f"{task.accuracy:.1f}",
             f"{100 * task.calibration_error:.1f}",
-            f"{int(learned.subnetworks[t].mask.sum()):,}",
+            f"{neurons:,}",
         ]
-        for t, task in enumerate(opened.tasks)
+        for task, neurons in zip(now.tasks, now.neurons, strict=True)
     ]
     say_table(str(model), ["task", "classes", "pictures", "accuracy %", "calibration error %", "neurons"], rows)
-    say(f"{used:,} of {n:,} neurons in use; {size / 1e6:.1f} MB on disk")
+    say(f"{now.used:,} of {now.n_neurons:,} neurons in use; {now.bytes / 1e6:.1f} MB on disk")
 
 
 def verify(model: ModelPath, as_json: AsJson = False) -> None:
@@ -165,26 +162,21 @@ def verify(model: ModelPath, as_json: AsJson = False) -> None:
     import dataclasses
 
     from snv.cli.output import say, say_json
-    from snv.model import Model, Store
+    from snv.model import check
 
-    store = Store(model)
-    if not store.exists() and not any(model.glob("*.safetensors")):
-        store.read()  # says that this is no model; its files are none of our business
-    damage = store.damage()
-    verdicts = [] if damage else Model.open(model).verify()
-    fine = not damage and all(verdict.unchanged for verdict in verdicts)
+    result = check(model)
     if as_json:
-        told = [dataclasses.asdict(verdict) | {"unchanged": verdict.unchanged} for verdict in verdicts]
-        say_json({"unchanged": fine, "damage": damage, "tasks": told})
+        tasks = [dataclasses.asdict(verdict) | {"unchanged": verdict.unchanged} for verdict in result.verdicts]
+        say_json({"unchanged": result.unchanged, "damage": result.damage, "tasks": tasks})
     else:
-        for problem in damage:
+        for problem in result.damage:
             say(f"DAMAGED  {problem}")
-        for verdict in verdicts:
+        for verdict in result.verdicts:
             say(f"{PROVED[verdict.known]}  {verdict.task}, task known: {verdict.told}")
             say(f"{PROVED[verdict.evidence]}  {verdict.task}, task unknown: {verdict.told_open}")
-        if not damage and not verdicts:
+        if not result.damage and not result.verdicts:
             say("ok       the model has no tasks yet")
-    if not fine:
+    if not result.unchanged:
         raise typer.Exit(1)
 
 
@@ -251,34 +243,19 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write one task's subnetwork as a small file of its own, checked against the model."""
-    import torch
+    import dataclasses
 
     from snv.cli.output import say, say_json
-    from snv.model import Model, check_export, export_onnx, export_program
+    from snv.model import Model
 
-    kinds = {"onnx": (export_onnx, ".onnx"), "torch-export": (export_program, ".pt2")}
-    if kind not in kinds:
-        raise UserError(f"--format is onnx or torch-export; got {kind!r}.")
-    opened = Model.open(model)
-    function, suffix = kinds[kind]
-    module = opened.deployable(task)
-    path = out or Path(f"{task}{suffix}")
-    shape = opened.knowledge.preprocess.shape
-    try:
-        function(module, shape, path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}). Choose another place with --out.") from None
-    images = torch.rand(100, *shape, generator=torch.Generator().manual_seed(0))
-    apart = check_export(path, opened.deployable(task, fold=False), images)
-    if apart > 1e-4:
-        raise UserError(f"{path} answers up to {apart:.1e} differently from the model, more than 1e-4. Do not use it.")
-    size, classes = path.stat().st_size, list(opened.task(task).classes)
+    exported = Model.open(model).export(task, out, kind)
     if as_json:
-        say_json({"file": str(path), "bytes": size, "max_abs_error": apart, "classes": classes, "shape": list(shape)})
+        say_json(dataclasses.asdict(exported) | {"file": str(exported.file)})
         return
-    say(f"wrote {path} ({size / 1e3:.0f} kB): RGB pictures (n, {', '.join(map(str, shape))}) in [0, 1] to logits")
-    say(f"  classes in order   {', '.join(classes)}")
-    say(f"  checked            100 random pictures, largest difference {apart:.1e}")
+    shape = ", ".join(map(str, exported.shape))
+    say(f"wrote {exported.file} ({exported.bytes / 1e3:.0f} kB): RGB pictures (n, {shape}) in [0, 1] to logits")
+    say(f"  classes in order   {', '.join(exported.classes)}")
+    say(f"  checked            100 random pictures, largest difference {exported.max_abs_error:.1e}")
 
 
 def audit(model: ModelPath, as_json: AsJson = False) -> None:
@@ -287,20 +264,15 @@ def audit(model: ModelPath, as_json: AsJson = False) -> None:
     from snv.model import Model
 
     opened = Model.open(model)
-    files = {file.name: file.stat().st_size for file in sorted(model.iterdir())}
-    rows = opened.audit()
-    total = sum(size for *_, size, _ in rows)
+    files, rows = opened.status().files, opened.audit()
+    total = sum(row.bytes for row in rows)
     if as_json:
-        tensors = [
-            {"part": part, "tensor": name, "shape": list(shape), "bytes": size, "role": role}
-            for part, name, shape, size, role in rows
-        ]
-        say_json({"files": files, "tensors": tensors, "bytes": total})
+        say_json({"files": files, "tensors": [row._asdict() for row in rows], "bytes": total})
         return
     say_table("files", ["file", "bytes"], [[name, f"{size:,}"] for name, size in files.items()])
     by_role: dict[tuple[str, str], list[int]] = {}
-    for part, _, _, size, role in rows:
-        by_role.setdefault((part, role), []).append(size)
+    for row in rows:
+        by_role.setdefault((row.part, row.role), []).append(row.bytes)
     shown = [[part, role, str(len(sizes)), f"{sum(sizes):,}"] for (part, role), sizes in by_role.items()]
     say_table("tensors", ["part", "role", "tensors", "bytes"], shown)
     say(f"{len(rows)} tensors, {total:,} bytes, each one named above (--json lists them all); no picture among them.")

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from snv.errors import UserError
-
 if TYPE_CHECKING:
     from snv.runs import Record
 
@@ -24,10 +22,9 @@ def show(
 ) -> None:
     """Accuracy matrix, metrics and cost of finished and unfinished runs."""
     from snv.cli.output import as_lines, say, say_json, say_matrix, say_metrics
-    from snv.runs import load_record
+    from snv.runs import find_runs, load_record
 
-    paths = [path for directory in directories for path in runs_in(directory)]
-    records = [load_record(path) for path in paths]
+    records = [load_record(path) for directory in directories for path in find_runs(directory)]
     if picture is not None:
         from snv.report import save_matrices
 
@@ -43,16 +40,6 @@ def show(
         say(as_lines(kept_lines(records[0]) | valuation_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")
-
-
-def runs_in(directory: Path) -> list[Path]:
-    """The directory itself if it is a run, else the runs below it."""
-    if (directory / "config.json").exists():
-        return [directory]
-    below = sorted(path.parent for path in directory.glob("**/config.json") if (path.parent / "record.json").exists())
-    if not below:
-        raise UserError(f"There is no run in {directory}: no config.json was found. Give the --out of a `snv run`.")
-    return below
 
 
 def kept_lines(record: Record) -> dict[str, str]:

@@ -29,7 +29,7 @@ class Audited(NamedTuple):
     """One tensor of a model."""
 
     part: str  # the network, or a task
-    name: str
+    tensor: str  # its name in the part
     shape: tuple[int, ...]
     bytes: int
     role: str

@@ -1,4 +1,7 @@
-"""A network as a file that runs without snv, for batches of any size: ONNX, or an exported program of PyTorch."""
+"""A network as a file that runs without snv, for batches of any size: ONNX, or an exported program of PyTorch.
+
+What a model exports is compared with the model before anybody may use it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import importlib
 import io
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,21 @@ from snv.files import write_atomic
 from snv.shapes import Images
 
 ONNX, PROGRAM = ".onnx", ".pt2"
+TOLERANCE = 1e-4
+"""How far the logits of a file may lie from those of the model."""
+N_CHECKED = 100
+"""Random pictures that a file is checked with."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A task as a file, checked."""
+
+    file: Path
+    bytes: int
+    max_abs_error: float  # of its logits, on random pictures
+    classes: tuple[str, ...]  # in the order of the logits
+    shape: tuple[int, int, int]  # of a picture: channels, height, width
 
 
 class Standardised(nn.Module):
@@ -34,6 +53,30 @@ class Standardised(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         logits: Tensor = self.inner((images - self.mean) / self.std)
         return logits
+
+
+def export_checked(
+    module: nn.Module, reference: nn.Module, shape: tuple[int, int, int], path: Path, kind: str
+) -> float:
+    """Write ``module`` as a file of `KINDS` that answers like ``reference``; the largest difference found."""
+    try:
+        KINDS[kind][0](module, shape, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}). Choose another place for it.") from None
+    pictures = torch.rand(N_CHECKED, *shape, generator=torch.Generator().manual_seed(0))
+    apart = check_export(path, reference, pictures)
+    if not apart <= TOLERANCE:
+        raise UserError(
+            f"{path} answers up to {apart:.1e} differently from the model, more than {TOLERANCE:.0e}. Do not use it."
+        )
+    return apart
+
+
+def suffix_of(kind: str) -> str:
+    """How the name of such a file ends."""
+    if kind not in KINDS:
+        raise UserError(f"The format to export to is {' or '.join(KINDS)}; got {kind!r}.")
+    return KINDS[kind][1]
 
 
 def export_onnx(module: nn.Module, shape: tuple[int, int, int], path: Path) -> None:
@@ -76,6 +119,10 @@ def export_program(module: nn.Module, shape: tuple[int, int, int], path: Path) -
         temporary.write_bytes(buffer.getvalue())
 
     write_atomic(path, write)
+
+
+KINDS = {"onnx": (export_onnx, ONNX), "torch-export": (export_program, PROGRAM)}
+"""How each format is written, and how its files are called."""
 
 
 @torch.no_grad()

@@ -18,10 +18,12 @@ from snv.model.store import Stored
 from snv.model.task import TaskInfo
 from snv.seeding import generator
 from snv.shapes import Images, Logits, Pixels, Values
-from snv.subnetworks import Specialists
+from snv.subnetworks import Budget, Specialists
 
 AT_ONCE = 256
 """Images that go through the network together."""
+LARGEST = 0.4
+"""Share of neurons a task's subnetwork may have, so that it stays small enough to be worth cutting out."""
 
 
 class Knowledge:
@@ -56,6 +58,11 @@ class Knowledge:
     def used(self) -> int:
         """How many neurons belong to a task."""
         return int(self.specialists.frozen.sum())
+
+    def budget(self, capacity: float | None = None) -> Budget:
+        """How many neurons a task takes, by default as the model was made."""
+        neurons, share = self.specialists.neurons, self.spec["capacity"] if capacity is None else capacity
+        return Budget(neurons.n, share, of_free=True, layers=len(neurons.layers), largest=int(LARGEST * neurons.n))
 
     def forget(self, name: str) -> None:
         """Remove the task, and every weight that no other task reads."""

@@ -11,15 +11,13 @@ from snv.data import InMemory, Task
 from snv.errors import UserError
 from snv.learners import SNV, Setting, SNVConfig, learn_task
 from snv.metrics import calibration_error, temperature
-from snv.model.knowledge import Knowledge
+from snv.model.knowledge import LARGEST, Knowledge
 from snv.model.pictures import Pictures, Progress, as_task
 from snv.model.task import Learned, TaskInfo, changed_fingerprints, fingerprints
 from snv.training import Surroundings, Training, TrainSettings
 
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
-LARGEST = 0.4
-"""Share of neurons a task's subnetwork may have, so that it stays small enough to be worth cutting out."""
 DENSE_SHARE = 0.3
 """Of the epochs, before neurons are chosen: so small a subnetwork wants them chosen well."""
 
@@ -46,11 +44,6 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
     return Learned(info, knowledge.used() - used, mine, knowledge.used(), specialists.neurons.n, earlier)
 
 
-def settings(capacity: float) -> SNVConfig:
-    """How a model learns; its planner counts with the same."""
-    return SNVConfig(capacity=capacity, largest=LARGEST, dense_share=DENSE_SHARE)
-
-
 def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     """A learner that goes on from what is known."""
     specialists, spec = knowledge.specialists, knowledge.spec
@@ -58,7 +51,8 @@ def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     setting = Setting(
         specialists.network, "cil", train, knowledge.preprocess, specialists.device, spec["seed"], n_tasks=1
     )
-    learner = SNV(setting, settings(spec["capacity"]), specialists)
+    config = SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE)
+    learner = SNV(setting, config, specialists)
     learner.blocks, learner.values = knowledge.blocks(), list(knowledge.values)
     learner.valuations = [None] * len(learner.values)
     return learner

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from snv.data import list_classes
 from snv.errors import UserError
 from snv.model.answers import Prediction, predictions, probabilities
 from snv.model.audit import Audited, audited
 from snv.model.directory import Directory
-from snv.model.export import Standardised
+from snv.model.export import Exported, Standardised, export_checked, suffix_of
 from snv.model.knowledge import Knowledge
 from snv.model.network import Spec, without_tasks
 from snv.model.pictures import Progress, read_dataset, read_folder
 from snv.model.proof import Verdict, verdicts
 from snv.model.store import Store, Stored
-from snv.model.task import Learned, TaskInfo
+from snv.model.task import Learned, Status, TaskInfo
 from snv.shapes import Pixels
-from snv.subnetworks import Compact, Plan, Specialists, folded
+from snv.subnetworks import Compact, Plan, folded
 
 
 class Model:
@@ -37,6 +37,7 @@ class Model:
     def __init__(self, knowledge: Knowledge, directory: Directory) -> None:
         """Use `create` or `open`."""
         self.knowledge, self._directory = knowledge, directory
+        self.spec, self.specialists = knowledge.spec, knowledge.specialists
 
     # ---- made, opened, saved
 
@@ -102,23 +103,19 @@ class Model:
         return self._directory.path
 
     @property
-    def spec(self) -> Spec:
-        """What it was made from."""
-        return self.knowledge.spec
-
-    @property
     def tasks(self) -> list[TaskInfo]:
         """What is known of each task, in the order in which they came."""
         return self.knowledge.tasks
 
-    @property
-    def specialists(self) -> Specialists:
-        """The network and the subnetwork of each task."""
-        return self.knowledge.specialists
-
     def task(self, name: str) -> TaskInfo:
         """What is known of the task of that name."""
         return self.tasks[self.knowledge.index(name)]
+
+    def status(self) -> Status:
+        """What it knows, and how much room is left."""
+        neurons = tuple(int(subnetwork.mask.sum()) for subnetwork in self.specialists.subnetworks)
+        n, files = self.specialists.neurons.n, self._directory.files()
+        return Status(tuple(self.tasks), neurons, self.knowledge.used(), n, files)
 
     # ---- one task more, one task less
 
@@ -141,13 +138,13 @@ class Model:
 
         knowledge, shape = self.knowledge, self.knowledge.preprocess.shape
         folder = isinstance(data, (str, Path))
+        if folder and shape[0] != 3:
+            raise UserError(f"This model takes images with {shape[0]} channel, but pictures of a folder are in colour.")
+        if folder:
+            list_classes(Path(data).expanduser().resolve())  # whatever is wrong with it, before anything is made
         name = name or (Path(data).expanduser().resolve().name if folder else f"task{knowledge.next_uid + 1}")
         with self._directory.writing(), knowledge.undone_on_failure():
             require_new_name(knowledge, name, replace)
-            if folder and shape[0] != 3:
-                raise UserError(
-                    f"This model takes images with {shape[0]} channel, but pictures of a folder are in colour."
-                )
             pictures = read_folder(Path(data), shape[1], progress) if folder else read_dataset(data, shape)
             if replace and name in knowledge.names():
                 knowledge.forget(name)
@@ -172,10 +169,7 @@ class Model:
 
     def plan(self, tasks: int = 10, capacity: float | None = None) -> tuple[Plan, int]:
         """The course of the next tasks, and how many more get all the new neurons they ask for."""
-        from snv.model.learning import settings
-
-        budget, used = settings(self.spec["capacity"]).budget(self.specialists.neurons), self.knowledge.used()
-        budget = budget if capacity is None else replaced(budget, capacity=capacity)
+        budget, used = self.knowledge.budget(capacity), self.knowledge.used()
         return budget.plan(tasks, used), budget.tasks_that_fit(used)
 
     # ---- answers
@@ -223,6 +217,16 @@ class Model:
         """The same for pictures as RGB in [0, 1], (b, c, size, size), norm layers folded in: what `export` writes."""
         preprocess, small = self.knowledge.preprocess, self.compact(name)
         return Standardised(folded(small) if fold else small, preprocess.mean, preprocess.std).eval()
+
+    def export(self, name: str, path: str | Path | None = None, format: str = "onnx") -> Exported:  # noqa: A002
+        """Write the task as a file for pictures as RGB in [0, 1], checked against the model on random pictures.
+
+        ``format`` is onnx or torch-export; without a path the file is called after the task.
+        """
+        path = Path(f"{name}{suffix_of(format)}" if path is None else path)
+        shape, whole = self.knowledge.preprocess.shape, self.deployable(name, fold=False)
+        apart = export_checked(self.deployable(name), whole, shape, path, format)
+        return Exported(path, path.stat().st_size, apart, self.task(name).classes, shape)
 
 
 def _require_right_network(stored: Stored, path: str | Path, network: nn.Module | None) -> None:

@@ -1,4 +1,4 @@
-"""What is known of a task once its pictures are gone, and what `learn` says of it."""
+"""What is known of a task once its pictures are gone, and what `learn` and `status` say."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ class Learned:
     used: int
     n_neurons: int
     verified: tuple[str, ...]  # the earlier tasks, checked and unchanged
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a model knows, and how much room is left."""
+
+    tasks: tuple[TaskInfo, ...]
+    neurons: tuple[int, ...]  # of each task's subnetwork
+    used: int
+    n_neurons: int
+    files: dict[str, int]  # bytes of each; of a model in memory none
+
+    @property
+    def bytes(self) -> int:
+        """On disk."""
+        return sum(self.files.values())
 
 
 def fingerprints(task: TaskInfo, preprocess: Preprocess) -> dict[str, str]:

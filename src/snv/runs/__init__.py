@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snv.runs.directory import RunDirectory, load_record
+from snv.runs.directory import RunDirectory, find_runs, load_record
 from snv.runs.environment import describe
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter
@@ -17,6 +17,7 @@ __all__ = [
     "Record",
     "RunDirectory",
     "describe",
+    "find_runs",
     "load_record",
     "open_run",
     "run",

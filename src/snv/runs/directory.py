@@ -151,6 +151,16 @@ def load_record(path: Path) -> Record:
     return record
 
 
+def find_runs(folder: Path) -> list[Path]:
+    """The run directories in a folder and below it, or the folder itself if it is one."""
+    if RunDirectory(folder).is_run():
+        return [folder]
+    below = sorted(path.parent for path in folder.glob("**/config.json") if (path.parent / "record.json").exists())
+    if not below:
+        raise UserError(f"There is no run in {folder}: no config.json was found. Give the --out of a `snv run`.")
+    return below
+
+
 def make_directory(path: Path) -> None:
     """Create it, and find out now rather than in an hour that nothing can be written there."""
     try:
