@@ -1,14 +1,17 @@
-"""What several methods share: frozen weights, penalties, replayed images."""
+"""What several methods share: frozen weights, penalties, replayed images, Gaussian classes."""
 
 from __future__ import annotations
 
 from snv.components.freezing import Frozen, bits
+from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, check_buffer, exemplars_per_class, herd
 
 __all__ = [
     "HOLDS_WEIGHTS_ONLY",
+    "ClassSums",
+    "Discriminant",
     "Exemplars",
     "Frozen",
     "Joined",
@@ -18,9 +21,11 @@ __all__ = [
     "buffer_size",
     "check_buffer",
     "copied",
+    "discriminant",
     "exemplars_per_class",
     "held",
     "herd",
+    "joined",
     "redraw",
     "restored",
     "weighted_distance",

@@ -10,6 +10,7 @@ from snv.learners.lwf import LwF
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
+from snv.learners.slda import SLDA
 from snv.learners.snv import SNV
 from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_paper import SNVPaper
@@ -22,6 +23,7 @@ LEARNERS: dict[str, type[Learner]] = {
     "si": SI,
     "lwf": LwF,
     "pec": PEC,
+    "slda": SLDA,
     "wsn": WSN,
     "icarl": ICaRL,
     "der++": DER,
@@ -37,6 +39,7 @@ __all__ = [
     "SCENARIOS",
     "SGD",
     "SI",
+    "SLDA",
     "SNV",
     "WSN",
     "Card",

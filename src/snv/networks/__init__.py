@@ -12,6 +12,7 @@ from snv.networks.layers import MAPS, NORMS
 from snv.networks.norms import load_norm, norm_state
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
+from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
 from snv.seeding import generator
 
@@ -19,9 +20,11 @@ __all__ = [
     "MAPS",
     "NETWORKS",
     "NORMS",
+    "N_IMAGES",
     "Body",
     "Imitator",
     "Network",
+    "PatchSpace",
     "Patches",
     "Specialist",
     "answers",

@@ -1,0 +1,130 @@
+"""Streaming LDA in a fixed random space: a classifier that takes no gradient step, and what learning must beat.
+
+One layer of random filters, whitened with patches of the first task, and one Gaussian per class with a covariance that
+all share. Class statistics are sums, so tasks in another order, or all at once, give the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from snv.components import ClassSums, Discriminant, discriminant, joined
+from snv.data import Split, Task
+from snv.errors import UserError
+from snv.files import State
+from snv.learners.base import Learner, Setting
+from snv.learners.card import Card
+from snv.networks import N_IMAGES, PatchSpace
+from snv.seeding import generator
+from snv.shapes import Images, Labels, Logits
+from snv.training import EVALUATION_BATCH, Stage
+
+
+@dataclass(frozen=True)
+class SLDAConfig:
+    filters: int = 128  # random filters; 8 features each
+    shrinkage: float = 0.05  # of the covariance: between 0.03 and 0.1 nothing depends on it
+
+    def __post_init__(self) -> None:
+        if self.filters < 1:
+            raise UserError(f"learner.filters is at least 1; got {self.filters}. Try 128.")
+        if not 0 < self.shrinkage <= 1:
+            raise UserError(f"learner.shrinkage is a share, so it lies in (0, 1]; got {self.shrinkage}. Try 0.05.")
+
+
+class SLDA(Learner):
+    """Scores φᵀA⁻¹μ_c − ½ μ_cᵀA⁻¹μ_c; A is pooled over all classes in CIL, and a task's own in TIL."""
+
+    card = Card(
+        title="SLDA (streaming LDA in a fixed random space)",
+        paper="Hayes and Kanan, 2020, in the random patch features of Coates and Ng, 2012",
+        page="slda",
+        memory="8 numbers per filter and class; in CIL a covariance of all features, in TIL a linear head per task",
+        one_network=False,
+    )
+    Config: ClassVar[type] = SLDAConfig
+
+    def __init__(self, setting: Setting, config: Any = None) -> None:
+        super().__init__(setting, config)
+        self.space = PatchSpace(setting.preprocess.shape, setting.seed, self.config.filters).to(setting.device)
+        self.classes: ClassSums | None = None  # CIL
+        self.heads: list[Discriminant] = []  # TIL
+        self._joint: Discriminant | None = None  # of `classes` as they are
+
+    def stage(self, task: Task, index: int) -> Stage | None:
+        """Nothing is trained."""
+        return None
+
+    def end_task(self, task: Task) -> None:
+        with self.phase("statistics"):
+            if task.id == 0:
+                self._fit(task.train)
+            mine = self._sums(task)
+        if self.setting.scenario == "til":
+            self.heads.append(discriminant(mine, self.config.shrinkage))
+        else:
+            self.classes = mine if self.classes is None else joined([self.classes, mine])
+            self._joint = None
+
+    def _fit(self, split: Split) -> None:
+        rng = generator(self.setting.seed, "common space images")
+        rows = torch.randperm(len(split), generator=rng)[:N_IMAGES]
+        for images in self.setting.examples(split).batches([rows]):
+            self.space.fit(images)
+
+    def _sums(self, task: Task) -> ClassSums:
+        sums = ClassSums.blank(len(task.block), self.space.n_features, self.setting.device)
+        for images, labels in self._views(task):
+            sums.add(self.space(images), labels - task.block.start)
+        return sums
+
+    def _views(self, task: Task) -> Iterator[tuple[Images, Labels]]:
+        """All training images, and their mirror images where training mirrors them."""
+        mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
+        chunks = torch.arange(len(task.train)).split(EVALUATION_BATCH)
+        for i, (rows, images) in enumerate(zip(chunks, self.setting.examples(task.train).batches(chunks), strict=True)):
+            self.tell("statistics", i, len(chunks))
+            labels = task.train.labels[rows].to(self.setting.device)
+            yield images, labels
+            if mirrored:
+                yield images.flip(3), labels
+
+    # ---- prediction
+
+    def logits(self, images: Images, block: range | None) -> Logits:
+        learned = self.blocks.index(block) if block in self.blocks else None
+        if learned is not None and learned < len(self.heads):
+            return self.heads[learned](self.space(images)).float()
+        if block is None and self.classes is not None:
+            return self._discriminant(self.classes)(self.space(images)).float()
+        return super().logits(images, block)
+
+    def _discriminant(self, classes: ClassSums) -> Discriminant:
+        self._joint = self._joint or discriminant(classes, self.config.shrinkage)
+        return self._joint
+
+    # ---- what is kept
+
+    def bytes_kept(self, n_classes: int) -> int:
+        f, filters = self.space.n_features, self.space.filters.nbytes + self.space.shift.nbytes
+        products = 0 if self.setting.scenario == "til" else 4 * f * (f + 1)
+        return filters + 8 * n_classes * (f + 1) + products
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {
+            "space": dict(self.space.state_dict()),
+            "classes": self.classes.state() if self.classes is not None else None,
+            "task heads": [head.state() for head in self.heads],
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        device = self.setting.device
+        self.space.load_state_dict(state["space"])
+        self.classes = ClassSums.from_state(state["classes"], device) if state["classes"] is not None else None
+        self.heads = [Discriminant.from_state(head, device) for head in state["task heads"]]
+        self._joint = None

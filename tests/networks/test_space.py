@@ -1,0 +1,68 @@
+"""The fixed random space: whitened filters, the same for one seed, and cheap for large images."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from snv.networks.space import PatchSpace, whitening
+
+
+@pytest.fixture
+def images():
+    smooth = torch.rand(60, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    return F.interpolate(smooth, size=(16, 16), mode="bilinear")
+
+
+def space_of(images, seed=0, filters=8):
+    space = PatchSpace(tuple(images.shape[1:]), seed, filters)
+    space.fit(images)
+    return space
+
+
+def test_whitened_patches_have_the_same_variance_in_every_direction_but_noise():
+    patches = torch.randn(5000, 4, generator=torch.Generator().manual_seed(1)) * torch.tensor([10.0, 5.0, 5.0, 0.01])
+    z, mean = whitening(patches)
+    variances = torch.cov(((patches.double() - mean) @ z).T).diagonal()
+    assert variances[:3] == pytest.approx([0.95, 0.85, 0.85], abs=0.1)  # the ridge takes a little
+    assert variances[3] < 1e-3
+
+
+def test_features_are_those_of_a_plain_second_implementation(images):
+    space, expected = space_of(images), []
+    for image in images[:5]:
+        patches = F.unfold(image[None], 6)[0].T  # (positions, 108)
+        responses = (patches @ space.filters.flatten(1).T + space.shift).view(11, 11, 8)
+        halves = torch.cat([F.relu(responses - 0.5), F.relu(-responses - 0.5)], dim=2)
+        cells = [
+            halves[rows][:, columns].mean((0, 1))
+            for rows in (slice(0, 6), slice(5, 11))
+            for columns in (slice(0, 6), slice(5, 11))
+        ]
+        expected.append(torch.stack(cells, dim=1).flatten().sqrt())
+    torch.testing.assert_close(space(images[:5]), torch.stack(expected), atol=2e-3, rtol=1e-3)
+
+
+def test_one_seed_gives_one_space_and_another_seed_another(images):
+    assert torch.equal(space_of(images)(images), space_of(images)(images))
+    assert not torch.equal(space_of(images)(images), space_of(images, seed=1)(images))
+
+
+def test_an_image_has_the_same_features_alone_and_among_others(images):
+    space = space_of(images)
+    torch.testing.assert_close(space(images)[17:18], space(images[17:18]), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 64, 64), (3, 20, 48), (1, 4, 4), (3, 1, 1)])
+def test_images_of_any_shape_have_eight_features_per_filter(shape):
+    images = torch.rand(10, *shape)
+    features = space_of(images)(images)
+    assert features.shape == (10, 64)
+    assert torch.isfinite(features).all()
+
+
+def test_images_that_are_all_one_colour_make_no_infinite_filter():
+    space = space_of(torch.ones(10, 3, 16, 16))
+    assert torch.isfinite(space.filters).all()
+    assert torch.isfinite(space(torch.rand(4, 3, 16, 16))).all()
