@@ -17,7 +17,7 @@ import torch
 
 from snv.networks import build_network
 from snv.neurons import find_neurons
-from snv.subnetworks import compact, masked, norm_of, select, subnetwork_of
+from snv.subnetworks import compact, masked, select, subnetwork_of
 
 SHAPE = (3, 32, 32)
 
@@ -61,8 +61,7 @@ def main() -> None:
         values = torch.rand(neurons.n, generator=torch.Generator().manual_seed(task), dtype=torch.float64)
         mask = select(values, neurons.layer_index, int(options.capacity * neurons.n))
         kept = subnetwork_of(body, neurons, mask)
-        with norm_of(body, kept):
-            small.append(compact(body, head, neurons, mask, kept.means, SHAPE)[0].eval())
+        small.append(compact(body, head, neurons, kept, SHAPE)[0].eval())
         with torch.inference_mode(), masked(body, neurons, kept):
             error = max(error, float((head(body(images)) - small[-1](images)).abs().max()))
     kinds = {

@@ -10,10 +10,11 @@ import sys
 import torch
 from torch import Tensor, nn
 
-from snv.model.model import OwnBody
+from snv.model.network import OwnBody
 from snv.networks import build_network
 from snv.neurons.find import find_neurons
 from snv.subnetworks.cutting import compact
+from snv.subnetworks.subnetwork import subnetwork_of
 
 WIDEST = 17
 SHAPE = (3, 12, 12)
@@ -47,7 +48,7 @@ def cut_out(channels: int, stride: int) -> nn.Module:
     mask = torch.zeros(neurons.n, dtype=torch.bool)
     for i, layer in enumerate(neurons.layers):
         mask[layer.start + (i + torch.arange(channels)) % layer.n] = True
-    return compact(body, nn.Linear(WIDEST, 3), neurons, mask, torch.zeros(neurons.n_responses), SHAPE)[0]
+    return compact(body, nn.Linear(WIDEST, 3), neurons, subnetwork_of(body, neurons, mask), SHAPE)[0]
 
 
 def dense(channels: int, stride: int) -> nn.Module:

@@ -13,11 +13,10 @@ def layers(neurons):
     return {layer.name: layer.n for layer in neurons.layers}
 
 
-def reads(neurons, layer, channel):
-    return {
-        (r.name, r.rows.start, r.rows.stop, r.columns.start, r.columns.stop)
-        for r in neurons.readers_of(neurons.index(layer, channel))
-    }
+def rows_of(neurons, i):
+    """What belongs to neuron ``i``: rows by name of the tensor."""
+    rows = {owned.name: (owned.owner == i).nonzero()[:, 0].tolist() for owned in neurons.owned}
+    return {name: found for name, found in rows.items() if found}
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +56,11 @@ def test_names_indices_and_places_agree(resnet):
 
 def test_a_filter_owns_its_weights_and_its_norm_entries(resnet):
     network, neurons = resnet
-    parts = neurons.parts_of(neurons.index("body.layer2.0.conv1", 5))
-    names = {part.name.removeprefix("body.layer2.0."): part.rows.tolist() for part in parts}
-    owned = ["conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var"]
-    assert names == {name: [5] for name in owned}
-    assert parts[0].tensor is network.body.layer2[0].conv1.weight
-
-
-def test_readers_follow_shortcuts_and_pooling(resnet):
-    _, neurons = resnet
-    assert reads(neurons, "body.layer1.1.conv2", 3) == {
-        ("body.layer2.0.conv1", 0, 8, 3, 4),
-        ("body.layer2.0.shortcut.0", 0, 8, 3, 4),
-    }
-    assert reads(neurons, "body.layer4.1.conv2", 7) == {("heads.0", 0, 3, 7, 8), ("heads.1", 0, 2, 7, 8)}
-    assert ("body.layer1.1.conv1", 0, 4, 1, 2) in reads(neurons, "body.conv1", 1)  # through the identity shortcut
+    parts = rows_of(neurons, neurons.index("body.layer2.0.conv1", 5))
+    names = ["conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var"]
+    assert parts == {f"body.layer2.0.{name}": [5] for name in names}
+    weights = {owned.name: owned.tensor for owned in neurons.owned}
+    assert weights["body.layer2.0.conv1.weight"] is network.body.layer2[0].conv1.weight
 
 
 def test_values_are_handed_out_layer_by_layer(resnet):
@@ -80,51 +69,6 @@ def test_values_are_handed_out_layer_by_layer(resnet):
     assert torch.equal(torch.cat([part for _, part in neurons.by_layer(values)]), values)
     with pytest.raises(ValueError, match="one entry per neuron"):
         list(neurons.by_layer(values[1:]))
-
-
-def test_flattened_maps_are_read_by_one_column_per_position():
-    model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 4, 5), nn.ReLU(), nn.Linear(5, 2))
-    neurons = find_neurons(model, torch.rand(2, 1, 4, 4))
-    assert layers(neurons) == {"0": 3, "3": 5}
-    assert reads(neurons, "0", 2) == {("3", 0, 5, 8, 12)}
-
-
-def test_joined_maps_are_read_at_their_offset():
-    class Dense(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b, self.c, self.fc = (
-                nn.Conv2d(1, 3, 1),
-                nn.Conv2d(3, 2, 1),
-                nn.Conv2d(5, 4, 1),
-                nn.Linear(4, 2),
-            )
-
-        def forward(self, x):
-            x = F.relu(self.a(x))
-            x = torch.cat([x, F.relu(self.b(x))], 1)
-            return self.fc(F.relu(self.c(x)).mean((2, 3)))
-
-    neurons = find_neurons(Dense(), torch.rand(2, 1, 4, 4))
-    assert reads(neurons, "b", 1) == {("c", 0, 4, 4, 5)}
-    assert reads(neurons, "a", 1) == {("b", 0, 2, 1, 2), ("c", 0, 4, 1, 2)}
-
-
-def test_grouped_convolutions_read_within_their_group():
-    model = nn.Sequential(
-        *(nn.Conv2d(2, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=4), nn.GroupNorm(2, 4)),
-        *(nn.Conv2d(4, 6, 1, groups=2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 2)),
-    )
-    neurons = find_neurons(model, torch.rand(2, 2, 5, 5))
-    assert layers(neurons) == {"0": 4, "3": 4, "5": 6}
-    assert reads(neurons, "0", 2) == {("3", 2, 3, 0, 1)}
-    assert reads(neurons, "3", 3) == {("5", 3, 6, 1, 2)}
-    assert {part.name for part in neurons.parts_of(neurons.index("3", 0))} == {
-        "3.weight",
-        "3.bias",
-        "4.weight",
-        "4.bias",
-    }
 
 
 @pytest.mark.parametrize(("conv", "norm", "d"), [(nn.Conv1d, nn.BatchNorm1d, 1), (nn.Conv3d, nn.BatchNorm3d, 3)])
@@ -140,17 +84,39 @@ def test_a_layer_norm_after_a_linear_layer_belongs_to_its_units():
     assert neurons.parameter_counts.tolist() == [3 + 1 + 2] * 4
 
 
-def test_a_norm_of_a_sum_belongs_to_nobody():
-    class PreActivation(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b, self.norm, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+NORMS_OF_A_LAYER = {
+    "BatchNorm2d": nn.BatchNorm2d(4),
+    "SyncBatchNorm": nn.SyncBatchNorm(4),
+    "InstanceNorm2d": nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
+    "GroupNorm": nn.GroupNorm(2, 4),
+    "LayerNorm": nn.LayerNorm((4, 5, 5)),
+}
 
-        def forward(self, x):
-            return self.fc(F.relu(self.norm(self.a(x) + self.b(x))))
 
+@pytest.mark.parametrize("norm", NORMS_OF_A_LAYER.values(), ids=NORMS_OF_A_LAYER)
+def test_a_norm_layer_behind_one_layer_belongs_to_its_neurons(norm):
+    model = nn.Sequential(nn.Conv2d(2, 4, 1), norm, nn.ReLU(), nn.Flatten(), nn.Linear(100, 2))
+    neurons = find_neurons(model, torch.rand(2, 2, 5, 5))
+    own = ["1.weight", "1.bias", *(["1.running_mean", "1.running_var"] if hasattr(norm, "running_mean") else [])]
+    assert rows_of(neurons, 3) == {name: [3] for name in ["0.weight", "0.bias", *own]}
+
+
+class PreActivation(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.norm, self.fc = nn.Linear(4, 4), nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.fc(F.relu(self.norm(self.a(x) + self.b(x))))
+
+
+def test_a_norm_of_a_sum_belongs_to_nobody_and_is_silent_where_all_summands_are():
     neurons = find_neurons(PreActivation(), torch.rand(2, 4))
     assert {owned.name for owned in neurons.owned} == {"a.weight", "a.bias", "b.weight", "b.bias"}
+    (norm,) = neurons.norms
+    assert norm.name == "norm"
+    mask = torch.tensor([True, True, False, False, True, False, True, False])
+    assert norm.silent(mask).tolist() == [False, False, False, True]
 
 
 def test_heads_are_found_by_data_flow_and_can_be_overruled_by_name():
@@ -188,7 +154,6 @@ def test_a_layer_used_twice_is_one_set_of_players_and_an_unused_one_is_none():
     assert layers(neurons) == {"twice": 4}
     assert neurons.layers[0].uses == 2
     assert neurons.unused == ("never",)
-    assert {r.name for r in neurons.readers_of(0)} == {"twice", "fc"}
 
 
 def test_two_layers_with_one_parameter_are_refused():
@@ -197,19 +162,6 @@ def test_two_layers_with_one_parameter_are_refused():
     with pytest.raises(ValueError, match="exclude"):
         find_neurons(model, torch.rand(2, 3))
     assert find_neurons(model, torch.rand(2, 3), exclude=["2"]).n == 3
-
-
-def test_what_cannot_be_followed_is_not_guessed():
-    class Odd(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
-
-        def forward(self, x):
-            return self.b(self.a(x).cumsum(1))
-
-    neurons = find_neurons(Odd(), torch.rand(2, 4))
-    assert neurons.readers_of(0) is None
 
 
 class Transformer(nn.Module):
@@ -229,11 +181,9 @@ def test_a_transformer_has_attention_heads_and_hidden_units():
         f"encoder.layers.{i}.{part}": n for i in (0, 1) for part, n in [("self_attn", 2), ("linear1", 12)]
     }
     head = neurons.index("encoder.layers.0.self_attn", 1)
-    rows = {part.name.rpartition(".")[2]: part.rows.tolist() for part in neurons.parts_of(head)}
+    rows = {name.rpartition(".")[2]: own for name, own in rows_of(neurons, head).items()}
     own = [*range(4, 8), *range(12, 16), *range(20, 24)]  # of queries, keys and values
     assert rows == {"in_proj_weight": own, "in_proj_bias": own}
-    assert reads(neurons, "encoder.layers.0.self_attn", 1) == {("encoder.layers.0.self_attn.out_proj", 0, 8, 4, 8)}
-    assert reads(neurons, "encoder.layers.1.linear1", 7) == {("encoder.layers.1.linear2", 0, 8, 7, 8)}
 
 
 def test_looking_for_neurons_leaves_the_model_as_it_was():

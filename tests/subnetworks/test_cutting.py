@@ -11,11 +11,12 @@ from torch import nn
 
 from snv.errors import UserError
 from snv.networks import build_network
+from snv.networks.layers import KINDS, JointNorm
 from snv.neurons.find import find_neurons
-from snv.neurons.gates import ablated, mean_responses
-from snv.subnetworks.cutting import compact, write_back
+from snv.subnetworks.cutting import compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
 from snv.subnetworks.select import select
+from snv.subnetworks.subnetwork import masked, norm_of, subnetwork_of
 
 CASES = {
     "resnet": ("resnet18", (3, 16, 16), {"width": 8}),
@@ -35,16 +36,16 @@ def cut(case, capacity=0.3, seed=0):
     network.train()(images)  # norm statistics that are not the initial ones
     network.eval()
     neurons = find_neurons(network.body, images[:2], include=["*"])
-    means = mean_responses(network.body, neurons, images)
     mask = select(torch.rand(neurons.n), neurons.layer_index, int(capacity * neurons.n))
-    small, links = compact(network.body, network.head(0), neurons, mask, means, shape)
-    return network, images, neurons, mask, means, small.eval(), links
+    subnetwork = subnetwork_of(network.body, neurons, mask)
+    small, links = compact(network.body, network.head(0), neurons, subnetwork, shape)
+    return network, images, neurons, subnetwork, small.eval(), links
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_small_network_answers_like_the_masked_one(case):
-    network, images, neurons, mask, means, small, _ = cut(case)
-    with torch.no_grad(), ablated(neurons, mask, means):
+    network, images, neurons, subnetwork, small, _ = cut(case)
+    with torch.no_grad(), masked(network.body, neurons, subnetwork):
         expected = network(images, 0)
     with torch.no_grad():
         torch.testing.assert_close(small(images), expected, rtol=1e-4, atol=1e-5)
@@ -52,14 +53,14 @@ def test_the_small_network_answers_like_the_masked_one(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_mask_that_keeps_everything_gives_the_dense_network(case):
-    network, images, _, _, _, small, _ = cut(case, capacity=1.0)
+    network, images, _, _, small, _ = cut(case, capacity=1.0)
     with torch.no_grad():
         torch.testing.assert_close(small(images), network(images, 0), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_the_small_network_learns_is_written_back(case):
-    network, images, neurons, mask, means, small, links = cut(case)
+    network, images, neurons, subnetwork, small, links = cut(case)
     optimizer = torch.optim.SGD([p for p in small.parameters() if p.requires_grad], lr=0.05)
     small.train()
     for _ in range(3):
@@ -69,12 +70,14 @@ def test_what_the_small_network_learns_is_written_back(case):
     small.eval()
     write_back(links)
     network.eval()
-    with torch.no_grad(), ablated(neurons, mask, means):
+    learned = subnetwork_of(network.body, neurons, subnetwork.mask)
+    with torch.no_grad(), masked(network.body, neurons, learned):
         torch.testing.assert_close(network(images, 0), small(images), rtol=1e-3, atol=1e-4)
 
 
 def test_writing_back_touches_no_row_outside_the_mask():
-    _network, _images, neurons, mask, _, small, links = cut("resnet")
+    _, _, neurons, subnetwork, small, links = cut("resnet")
+    mask = subnetwork.mask
     before = {owned.name: owned.tensor.detach().clone() for owned in neurons.owned}
     with torch.no_grad():
         for parameter in small.parameters():
@@ -96,9 +99,8 @@ NOT_LEARNED = {"-0": -0.0, "0": 0.0, "a number": 0.3, "infinite": math.inf, "NaN
 
 
 @pytest.mark.parametrize("bias", NOT_LEARNED.values(), ids=NOT_LEARNED)
-@pytest.mark.parametrize("outside", [0.0, 0.7], ids=["silent", "means"])
 @pytest.mark.parametrize("make", BIASED.values(), ids=BIASED)
-def test_writing_back_leaves_the_bits_of_biases_that_were_not_learned(make, outside, bias):
+def test_writing_back_leaves_the_bits_of_biases_that_were_not_learned(make, bias):
     torch.manual_seed(0)
     body, head = make(), nn.Linear(8, 2)
     neurons = find_neurons(body, torch.zeros(2, 1, 8, 8), include=["*"])
@@ -107,16 +109,15 @@ def test_writing_back_leaves_the_bits_of_biases_that_were_not_learned(make, outs
         for tensor in biases:
             tensor[::2] = bias
     mask = torch.arange(neurons.n) % 3 != 0
-    _, links = compact(body, head, neurons, mask, torch.full((neurons.n,), outside), (1, 8, 8))
+    _, links = compact(body, head, neurons, subnetwork_of(body, neurons, mask), (1, 8, 8))
     before = [tensor.detach().clone().view(torch.int32) for tensor in biases]
     write_back(links)
     assert len(biases) == 2
     assert all(torch.equal(x.detach().view(torch.int32), old) for x, old in zip(biases, before, strict=True))
 
 
-def test_a_learned_bias_is_written_back_to_the_last_bit_where_no_constant_was_added():
-    network, _, neurons, mask, means, *_ = cut("mlp")
-    _, links = compact(network.body, network.head(0), neurons, mask, torch.zeros_like(means), CASES["mlp"][1])
+def test_a_learned_bias_is_written_back_to_the_last_bit():
+    *_, links = cut("mlp")
     with torch.no_grad():
         for link in links:
             link.small.bias.copy_(torch.randn(len(link.rows)) * 1e-3)
@@ -135,30 +136,32 @@ def test_a_tenth_of_the_neurons_is_a_few_percent_of_the_weights():
 
 
 def test_noise_outside_the_mask_does_not_reach_the_answers():
-    network, images, neurons, mask, means, _small, _ = cut("resnet")
-    with torch.no_grad(), ablated(neurons, mask, means):
+    network, images, neurons, subnetwork, _, _ = cut("resnet")
+    mask = subnetwork.mask
+    with torch.no_grad(), masked(network.body, neurons, subnetwork):
         before = network(images, 0)
     with torch.no_grad():
         for owned in neurons.owned:
             if owned.role == "weight":
                 owned.tensor[~mask[owned.owner]] = torch.randn_like(owned.tensor[~mask[owned.owner]]) * 100
-        with ablated(neurons, mask, means):
+        with masked(network.body, neurons, subnetwork):
             assert torch.equal(network(images, 0), before)
 
 
 def test_an_empty_layer_is_refused():
-    network, _images, neurons, mask, means, *_ = cut("convnet")
-    mask = mask.clone()
+    network, _, neurons, subnetwork, *_ = cut("convnet")
+    mask = subnetwork.mask.clone()
     mask[neurons.layer("conv2").neurons] = False
+    empty = subnetwork_of(network.body, neurons, mask)
     with pytest.raises(UserError, match=r"cuts the network in two: conv2 keeps 0 neurons"):
-        compact(network.body, network.head(0), neurons, mask, means, (1, 8, 8))
+        compact(network.body, network.head(0), neurons, empty, (1, 8, 8))
 
 
 def test_a_layer_that_cannot_be_cut_is_named():
     body = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.ReLU())
     neurons = find_neurons(body, torch.zeros(2, 4, 8, 8), include=["*"])
-    with pytest.raises(UserError, match="Conv2d layers cannot be cut out, only convolutions without groups"):
-        compact(body, nn.Linear(4, 2), neurons, torch.ones(4, dtype=torch.bool), torch.zeros(4), (4, 8, 8))
+    with pytest.raises(UserError, match="Conv2d layers cannot be cut out here, only convolutions without groups"):
+        require_cuttable(body, neurons, (4, 8, 8))
 
 
 class Own(nn.Module):
@@ -167,7 +170,8 @@ class Own(nn.Module):
     def __init__(self, join):
         super().__init__()
         self.a, self.b = nn.Conv2d(3, 6, 3, padding=1), nn.Conv2d(3, 6, 3, padding=1)
-        self.norm = nn.BatchNorm2d(6, affine=False)
+        self.norm, self.scaled = nn.BatchNorm2d(6, affine=False), nn.BatchNorm2d(6)
+        self.positions, self.softplus, self.cubes = nn.LayerNorm((8, 8)), nn.Softplus(), nn.AvgPool3d(1)
         self.scale = nn.Parameter(torch.ones(6, 1, 1))
         self.register_buffer("offset", torch.ones(6, 1, 1))
         self.join = join
@@ -188,7 +192,13 @@ REFUSED = {
     "a broadcast": (lambda own, a, b: a + F.adaptive_avg_pool2d(b, 1), r"found \(6, 8, 8\) and \(6, 1, 1\)"),
     "channels and positions": (lambda own, a, b: a.flatten(2)[..., None], "The operation 'flatten' cannot be cut out"),
     "other rows": (lambda own, a, b: a.view(-1, 6, 64, 1), "The operation 'view' cannot be cut out"),
-    "a bare norm": (lambda own, a, b: own.norm(a), "BatchNorm2d layers cannot be cut out, only .* with weights"),
+    "a bare norm": (lambda own, a, b: own.norm(a), "BatchNorm2d layer turns the zeros of silent .* Give it weights"),
+    "two layers, one norm": (lambda own, a, b: own.scaled(a) + own.scaled(b), "BatchNorm2d .* let it read one layer"),
+    "a sigmoid": (lambda own, a, b: a.sigmoid(), "'sigmoid' turns the zeros of silent .* Use one that leaves 0 as it"),
+    "a softplus": (lambda own, a, b: own.softplus(a), "'Softplus' turns the zeros of silent"),
+    "dropout": (lambda own, a, b: F.dropout(a, 0.5, own.training), "The operation 'dropout' cannot be cut out. Use a"),
+    "a norm of positions": (lambda own, a, b: own.positions(a), "LayerNorm layers cannot be cut out here"),
+    "another pool": (lambda own, a, b: own.cubes(a), "AvgPool3d layers cannot be cut out here"),
 }
 
 
@@ -196,9 +206,8 @@ REFUSED = {
 def test_what_cannot_be_cut_is_told_in_words(join, message):
     body = Own(join).eval()
     neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
-    mask, means = torch.ones(neurons.n, dtype=torch.bool), torch.zeros(neurons.n)
     with pytest.raises(UserError, match=message):
-        compact(body, nn.Linear(6, 2), neurons, mask, means, (3, 8, 8))
+        require_cuttable(body, neurons, (3, 8, 8))
 
 
 FLAT = {
@@ -224,9 +233,9 @@ def test_maps_become_features_in_any_words(flat):
     body, head = Flat(flat).eval(), nn.Linear(384, 2)
     images = torch.randn(3, 3, 8, 8)
     neurons = find_neurons(body, images, include=["*"])
-    mask, means = torch.arange(6) % 2 == 0, torch.full((6,), 0.3)
-    small, _ = compact(body, head, neurons, mask, means, (3, 8, 8))
-    with torch.no_grad(), ablated(neurons, mask, means):
+    half = subnetwork_of(body, neurons, torch.arange(6) % 2 == 0)
+    small, _ = compact(body, head, neurons, half, (3, 8, 8))
+    with torch.no_grad(), masked(body, neurons, half):
         torch.testing.assert_close(small(images), head(body(images)), rtol=1e-4, atol=1e-5)
 
 
@@ -234,22 +243,23 @@ def test_maps_become_features_in_any_words(flat):
 @pytest.mark.parametrize("case", CASES)
 def test_the_small_network_is_where_the_dense_one_is(case, moved, monkeypatch):
     """Another device that every machine has is "meta", whose tensors have no values, so no `if` can ask for them."""
-    network, images, neurons, mask, means, *_ = cut(case)
+    network, images, neurons, subnetwork, *_ = cut(case)
     (network if moved == "network" else network.head(0)).to("meta")
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda _: False)
-    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    small, _ = compact(network.body, network.head(0), neurons, subnetwork, CASES[case][1])
     assert {x.device.type for x in [*small.parameters(), *small.buffers()]} == {"meta"}
     assert small(images.to("meta")).shape == (12, 5)
     assert small.features(images.to("meta")).device.type == "meta"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_constants_take_the_type_of_the_weights_they_meet(case):
-    network, images, neurons, mask, means, *_ = cut(case)
+def test_the_small_network_has_the_type_of_the_dense_one(case):
+    network, images, neurons, subnetwork, *_ = cut(case)
     network, images = network.double(), images.double()
-    small, _ = compact(network.body, network.head(0), neurons, mask, means, CASES[case][1])
+    subnetwork = subnetwork_of(network.body, neurons, subnetwork.mask)
+    small, _ = compact(network.body, network.head(0), neurons, subnetwork, CASES[case][1])
     assert {x.dtype for x in [*small.parameters(), *small.buffers()] if x.is_floating_point()} == {torch.float64}
-    with torch.no_grad(), ablated(neurons, mask, means):
+    with torch.no_grad(), masked(network.body, neurons, subnetwork):
         expected = network(images, 0)
     with torch.no_grad():
         torch.testing.assert_close(small.eval()(images), expected)
@@ -259,7 +269,7 @@ def test_constants_take_the_type_of_the_weights_they_meet(case):
 @pytest.mark.parametrize("case", ["resnet", "resnet, stride 2", "resnet, 7x7", "convnet"])
 @pytest.mark.parametrize("capacity", [0.1, 0.3, 0.8])
 def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capacity):
-    _, images, _, _, _, small, _ = cut(case, capacity)
+    _, images, _, _, small, _ = cut(case, capacity)
     plain = folded(small)
     assert not any(isinstance(module, nn.BatchNorm2d) for module in plain.modules())
     assert any(isinstance(module, nn.BatchNorm2d) for module in small.modules()), "the original is untouched"
@@ -268,10 +278,131 @@ def test_folded_norm_layers_change_nothing_but_the_number_of_layers(case, capaci
 
 
 def test_features_come_in_the_order_of_the_dense_network():
-    network, images, neurons, mask, means, small, _ = cut("resnet", 0.3)
-    with torch.no_grad(), ablated(neurons, mask, means):
+    network, images, neurons, subnetwork, small, _ = cut("resnet", 0.3)
+    with torch.no_grad(), masked(network.body, neurons, subnetwork):
         dense = network.body(images)
-    with torch.no_grad():
         found = small.features(images)
     moving = dense.std(0) > 1e-6
     torch.testing.assert_close(found[:, found.std(0) > 1e-6], dense[:, moving], rtol=1e-4, atol=1e-5)
+
+
+def maps(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), norm, nn.ReLU(), nn.Conv2d(8, 6, 3, padding=1)),
+        *(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+    )
+
+
+def features(norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), norm, nn.GELU(), nn.Linear(8, 6))
+
+
+class NormOfSum(nn.Module):
+    """As in a ResNet with norm layers first."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Conv2d(n, 8, 3, padding=1) for n in (3, 8, 8))
+        self.norm = norm
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.a(images)
+        x = x + self.b(x.relu())
+        return self.c(self.norm(x).relu()).mean((2, 3))
+
+
+NORMED = {
+    "BatchNorm2d": lambda: maps(nn.BatchNorm2d(8)),
+    "BatchNorm2d without statistics": lambda: maps(nn.BatchNorm2d(8, track_running_stats=False)),
+    "BatchNorm1d": lambda: features(nn.BatchNorm1d(8)),
+    "SyncBatchNorm": lambda: maps(nn.SyncBatchNorm(8)),
+    "InstanceNorm2d": lambda: maps(nn.InstanceNorm2d(8)),
+    "InstanceNorm2d with weights": lambda: maps(nn.InstanceNorm2d(8, affine=True)),
+    "InstanceNorm2d with statistics": lambda: maps(nn.InstanceNorm2d(8, affine=True, track_running_stats=True)),
+    "GroupNorm": lambda: maps(nn.GroupNorm(2, 8)),
+    "GroupNorm of single channels": lambda: maps(nn.GroupNorm(8, 8)),
+    "LayerNorm": lambda: features(nn.LayerNorm(8)),
+    "LayerNorm without bias": lambda: features(nn.LayerNorm(8, bias=False)),
+    "LayerNorm of maps": lambda: maps(nn.LayerNorm((8, 8, 8))),
+    "a sum, BatchNorm2d": lambda: NormOfSum(nn.BatchNorm2d(8)),
+    "a sum, GroupNorm": lambda: NormOfSum(nn.GroupNorm(4, 8)),
+    "a sum, InstanceNorm2d": lambda: NormOfSum(nn.InstanceNorm2d(8)),
+}
+
+
+def normed(case):
+    """A network whose norm layers have learned something, some of its neurons, and images."""
+    torch.manual_seed(0)
+    body, images = NORMED[case](), torch.randn(7, 3, 8, 8)
+    with torch.no_grad():
+        for parameter in body.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        body.train()(images)
+    neurons = find_neurons(body.eval(), images[:2], include=["*"])
+    mask = torch.arange(neurons.n) % 3 == 0
+    return body, nn.Linear(body(images).shape[1], 4), neurons, subnetwork_of(body, neurons, mask), images
+
+
+@pytest.mark.parametrize("case", NORMED)
+def test_with_any_norm_layer_the_small_network_is_the_masked_one_also_in_its_gradients(case):
+    body, head, neurons, subnetwork, images = normed(case)
+    require_cuttable(body, neurons, (3, 8, 8))
+    small, links = compact(body, head, neurons, subnetwork, (3, 8, 8))
+    with masked(body, neurons, subnetwork):
+        expected = head(body(images))
+        expected.square().sum().backward()
+    small.eval()(images).square().sum().backward()
+    torch.testing.assert_close(small(images), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(folded(small)(images), expected, rtol=1e-4, atol=1e-5)
+    for link in links:
+        for name, parameter in link.small.named_parameters():
+            dense = getattr(link.dense, name).grad[link.rows]
+            wanted = dense if link.columns is None or name == "bias" else dense[:, link.columns]
+            torch.testing.assert_close(parameter.grad, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", NORMED)
+def test_with_any_norm_layer_what_is_learned_is_written_back_and_other_tasks_keep_their_norm_state(case):
+    body, head, neurons, subnetwork, images = normed(case)
+    outside = subnetwork_of(body, neurons, torch.ones(neurons.n, dtype=torch.bool))
+    small, links = compact(body, head, neurons, subnetwork, (3, 8, 8))
+    optimizer = torch.optim.SGD(small.parameters(), lr=0.01)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(small.train()(images), torch.arange(7) % 4).backward()
+        optimizer.step()
+    with norm_of(body, subnetwork):
+        write_back(links)
+        learned = subnetwork_of(body, neurons, subnetwork.mask)
+    with torch.no_grad(), masked(body, neurons, learned):
+        torch.testing.assert_close(head(body(images)), small.eval()(images), rtol=1e-3, atol=1e-4)
+    now = subnetwork_of(body, neurons, torch.ones(neurons.n, dtype=torch.bool))
+    assert all(torch.equal(x, now.norm[name]) for name, x in outside.norm.items())
+    trained = [name for name, x in learned.norm.items() if not torch.equal(x, subnetwork.norm[name])]
+    assert trained or not any("weight" in name or "running" in name for name in learned.norm)
+
+
+def test_every_kind_of_norm_that_can_be_cut_is_tested():
+    cuttable = {kind.__name__ for kind, row in KINDS.items() if row.family == "norm" and row.cut is not None}
+    assert {case.removeprefix("a sum, ").split()[0] for case in NORMED} == cuttable
+
+
+def test_a_joint_norm_with_all_its_channels_is_the_norm_itself():
+    norm, x = nn.GroupNorm(2, 6), torch.randn(3, 6, 4, 4)
+    nn.init.normal_(norm.weight)
+    torch.testing.assert_close(JointNorm(norm, 2, 6, torch.arange(6))(x), norm(x))
+
+
+def test_a_layer_called_twice_is_refused():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, images):
+            return self.a(self.a(images).relu()).mean((2, 3))
+
+    body = Twice()
+    neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
+    with pytest.raises(UserError, match=r"calls a Conv2d layer twice; .* Give each call its own layer"):
+        require_cuttable(body, neurons, (3, 8, 8))

@@ -121,10 +121,10 @@ def test_values_equal_a_loop_over_neurons():
     after = dict(model.named_parameters())
     for i in range(0, watch.neurons.n, 5):
         expected = 0.0
-        for part in watch.neurons.parts_of(i):
-            if part.role != "statistic":
-                moved = (after[part.name] - before[part.name])[part.rows]
-                expected -= (slopes[part.name][part.rows] * moved).sum().item()
+        for owned in watch.neurons.owned:
+            if owned.role != "statistic":
+                name, rows = owned.name, owned.owner == i
+                expected -= (slopes[name] * (after[name] - before[name]))[rows].sum().item()
         assert watch.values()[i].item() == pytest.approx(expected, rel=1e-4, abs=1e-9)
 
 
@@ -137,11 +137,11 @@ def test_a_frozen_neuron_gets_exactly_nothing():
         optimizer.zero_grad()
         F.cross_entropy(model(images), labels).backward()
         watch.before_step()
-        old = {part.name: part.tensor[part.rows].clone() for part in watch.neurons.parts_of(5)}
+        old = {owned.name: owned.tensor[owned.owner == 5].clone() for owned in watch.neurons.owned}
         optimizer.step()
         with torch.no_grad():
-            for part in watch.neurons.parts_of(5):
-                part.tensor[part.rows] = old[part.name]
+            for owned in watch.neurons.owned:
+                owned.tensor[owned.owner == 5] = old[owned.name]
         watch.after_step()
     assert watch.values()[5] == 0
     assert (watch.values() != 0).sum() == watch.neurons.n - 1

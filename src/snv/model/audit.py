@@ -15,7 +15,6 @@ ROLES: tuple[tuple[str, str], ...] = (
     ("frozen", "which neurons are frozen"),
     ("head", "weights of the task's head"),
     ("subnetwork.mask", "which neurons the task uses"),
-    ("subnetwork.means", "constants for the neurons it does not use, mostly zeros"),
     ("subnetwork.norm", "the task's norm layers"),
     ("values", "Shapley value of every neuron for the task"),
     ("statistics.energy", "mean and deviation of its energy"),

@@ -12,7 +12,7 @@ from snv.devices import resolve_device
 from snv.errors import UserError
 from snv.networks import Body, Network, build_network, mend
 from snv.shapes import Features, Images
-from snv.subnetworks import Specialists, compact
+from snv.subnetworks import Specialists, require_cuttable
 
 
 class Spec(TypedDict):
@@ -64,7 +64,7 @@ def without_tasks(spec: Spec, own: nn.Module | None, device: str) -> Specialists
         specialists = Specialists(network, shape)
         network.eval()
         if own is not None:
-            _require_cuttable(specialists)
+            require_cuttable(specialists.body, specialists.neurons, shape)
     except (ValueError, TypeError, RuntimeError, KeyError) as error:  # of tracing someone's code
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"Subnetworks cannot be cut out of your network ({reason}). Use plain layers in it.") from None
@@ -84,20 +84,3 @@ def _n_features(own: nn.Module, shape: tuple[int, int, int]) -> int:
             f"Your network should give features (b, f) for images; it gives {result}. Remove or add layers."
         )
     return features.shape[1]
-
-
-def _require_cuttable(specialists: Specialists) -> None:
-    """Find out now whether subnetworks can be cut out of a user's module."""
-    body, neurons = specialists.body, specialists.neurons
-    head = nn.Linear(body.n_features, 2, device=specialists.device)
-    everything = torch.ones(neurons.n, dtype=torch.bool)
-    responses = sum(layer.n * layer.width for layer in neurons.layers)
-    _, links = compact(body, head, neurons, everything, torch.zeros(responses), specialists.shape)
-    seen: set[nn.Module] = set()
-    for link in links:
-        if link.dense in seen:
-            raise UserError(
-                f"Your network calls a {type(link.dense).__name__} layer twice; a subnetwork would train each call for "
-                "itself. Give each call its own layer."
-            )
-        seen.add(link.dense)

@@ -8,7 +8,18 @@ from snv.errors import UserError, unknown
 from snv.networks.body import Body
 from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
-from snv.networks.layers import MAPS, NORMS
+from snv.networks.layers import (
+    FUNCTIONS,
+    MAPS,
+    NORM_PARTS,
+    NORMS,
+    JointNorm,
+    Kind,
+    cut_linear,
+    kind_of,
+    places,
+    rearranged,
+)
 from snv.networks.norms import load_norm, norm_state
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
@@ -17,12 +28,16 @@ from snv.networks.strided import mend
 from snv.seeding import generator
 
 __all__ = [
+    "FUNCTIONS",
     "MAPS",
     "NETWORKS",
     "NORMS",
+    "NORM_PARTS",
     "N_IMAGES",
     "Body",
     "Imitator",
+    "JointNorm",
+    "Kind",
     "Network",
     "PatchSpace",
     "Patches",
@@ -30,12 +45,16 @@ __all__ = [
     "answers",
     "build_network",
     "bytes_of",
+    "cut_linear",
     "frozen_copy",
+    "kind_of",
     "load_norm",
     "mend",
     "norm_state",
     "own_answers",
     "patches",
+    "places",
+    "rearranged",
     "resolve",
 ]
 

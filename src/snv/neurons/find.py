@@ -1,4 +1,4 @@
-"""What is valued: neuron i ⇄ (layer, channel) ⇄ its weights, bias and norm entries, and the columns that read it."""
+"""What is valued: neuron i ⇄ (layer, channel) ⇄ its weights, bias and norm entries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor, nn
 
-from snv.neurons.trace import Forward, Reader, Reading, Trace
-from snv.shapes import Indices
+from snv.networks import NORM_PARTS
+from snv.neurons.trace import Forward, Source, Trace
+from snv.shapes import Entries, Indices, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +58,17 @@ class Owned:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The entries of one tensor that belong to one neuron."""
+class NormRows:
+    """A norm layer with one row per channel, and the neurons that each row comes from."""
 
     name: str
-    role: str
-    tensor: Tensor
-    rows: Int64[Tensor, " rows"]
+    module: nn.Module
+    sources: tuple[Int64[Tensor, " rows"], ...]  # several after a sum; −1: a channel of a layer without players
+
+    def silent(self, mask: Mask) -> Entries:
+        """The rows that no neuron of ``mask`` reaches."""
+        always = torch.ones(1, dtype=torch.bool)
+        return ~torch.stack([torch.cat([mask, always])[source] for source in self.sources]).any(0)
 
 
 class Neurons:
@@ -73,17 +78,17 @@ class Neurons:
         self,
         layers: Sequence[Layer],
         owned: Sequence[Owned],
-        readers: dict[str, list[Reading] | None],
+        norms: Sequence[NormRows],
         excluded: Sequence[str],
         unused: Sequence[str],
     ) -> None:
         self.layers = tuple(layers)
         self.owned = tuple(owned)
+        self.norms = tuple(norms)
         self.excluded = tuple(excluded)  # layers that are used but not players: heads, and what the caller left out
         self.unused = tuple(unused)  # layers the forward pass never calls; not players
         self.n = sum(layer.n for layer in layers)
         self.n_responses = sum(layer.n * layer.width for layer in layers)
-        self._readers = readers
 
     def __len__(self) -> int:
         return self.n
@@ -130,21 +135,6 @@ class Neurons:
         for layer in self.layers:
             yield layer, values[..., layer.neurons]
 
-    def parts_of(self, i: int) -> list[Part]:
-        """Weight rows, bias, norm affine and statistics of neuron ``i``."""
-        layer, _ = self.locate(i)
-        return [
-            Part(owned.name, owned.role, owned.tensor, (owned.owner == i).nonzero()[:, 0])
-            for owned in self.owned
-            if layer.start <= int(owned.owner[0]) < layer.start + layer.n
-        ]
-
-    def readers_of(self, i: int) -> list[Reader] | None:
-        """The weight columns that multiply neuron ``i``'s output, or None where the data flow could not be followed."""
-        layer, channel = self.locate(i)
-        readings = self._readers[layer.name]
-        return None if readings is None else [reading.of(channel) for reading in readings]
-
     @property
     def parameter_counts(self) -> Indices:
         """Trainable scalars per neuron: input weights, bias and norm affine."""
@@ -183,7 +173,8 @@ def find_neurons(
     layers = _layers(trace, chosen, batch_axes)
     excluded = [name for name in trace.called if name not in chosen]
     unused = [name for name in trace.modules if name not in trace.called]
-    return Neurons(layers, _owned(layers, trace), trace.readers, excluded, unused)
+    norms = _norms(layers, trace)
+    return Neurons(layers, _owned(layers, norms), norms, excluded, unused)
 
 
 @contextmanager
@@ -235,21 +226,32 @@ def _layers(trace: Trace, chosen: Sequence[str], batch_axes: dict[str, int | Non
 
 def _size(module: nn.Module) -> tuple[int, int]:
     """Neurons of a layer, and responses per neuron."""
-    match module:
-        case nn.MultiheadAttention():
-            return module.num_heads, module.head_dim
-        case nn.Linear():
-            return module.out_features, 1
-        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
-            return module.out_channels, 1
-    raise TypeError(f"neurons are found in convolutions, linear layers and attention; got {type(module).__name__}")
+    if isinstance(module, nn.MultiheadAttention):
+        return module.num_heads, module.head_dim
+    return len(module.weight), 1  # type: ignore[arg-type]
 
 
-def _owned(layers: Sequence[Layer], trace: Trace) -> list[Owned]:
+def _norms(layers: Sequence[Layer], trace: Trace) -> list[NormRows]:
+    starts = {layer.name: layer.start for layer in layers}
+    found = []
+    for name, norm, sources in trace.norms():
+        rows = [_rows(source, starts.get(source.layer), trace) for source in sources]
+        if len({len(row) for row in rows}) == 1:
+            found.append(NormRows(name, norm, tuple(rows)))
+    return found
+
+
+def _rows(source: Source, start: int | None, trace: Trace) -> Int64[Tensor, " rows"]:
+    """The neuron behind each entry of a signal."""
+    channels = torch.arange(_size(trace.modules[source.layer])[0]).repeat_interleave(source.span)
+    return torch.full_like(channels, -1) if start is None else start + channels
+
+
+def _owned(layers: Sequence[Layer], norms: Sequence[NormRows]) -> list[Owned]:
     found: list[Owned] = []
     holders: dict[int, str] = {}
     for layer in layers:
-        for owned in [*_own_rows(layer), *_norm_rows(layer, trace)]:
+        for owned in [*_own_rows(layer), *_norm_rows(layer, norms)]:
             if holders.setdefault(id(owned.tensor), layer.name) != layer.name:
                 raise ValueError(
                     f"{owned.name} is also a parameter of {holders[id(owned.tensor)]}, so its rows would belong to two "
@@ -271,17 +273,14 @@ def _own_rows(layer: Layer) -> Iterator[Owned]:
         yield Owned(f"{layer.name}.{path}", holder, attribute, role, owner.repeat(rows // len(owner)))
 
 
-def _norm_rows(layer: Layer, trace: Trace) -> Iterator[Owned]:
+def _norm_rows(layer: Layer, norms: Sequence[NormRows]) -> Iterator[Owned]:
+    """What norm layers have for this layer's channels, if they read no other layer."""
     owner = torch.arange(layer.start, layer.start + layer.n)
-    for name, norm in trace.norms_of(layer.name):
-        for attribute, role in [
-            ("weight", "norm"),
-            ("bias", "norm"),
-            ("running_mean", "statistic"),
-            ("running_var", "statistic"),
-        ]:
-            if isinstance(getattr(norm, attribute, None), Tensor):
-                yield Owned(f"{name}.{attribute}", norm, attribute, role, owner)
+    for norm in norms:
+        if len(norm.sources) == 1 and torch.equal(norm.sources[0], owner):
+            for attribute, role in NORM_PARTS.items():
+                if isinstance(getattr(norm.module, attribute, None), Tensor):
+                    yield Owned(f"{norm.name}.{attribute}", norm.module, attribute, role, owner)
 
 
 def _batch_axes(trace: Trace, forward: Forward, example: Tensor) -> dict[str, int | None]:

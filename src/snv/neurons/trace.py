@@ -11,41 +11,31 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from snv.networks import MAPS, NORMS
+from snv.networks import FUNCTIONS, MAPS, NORMS
 
 Forward: TypeAlias = Callable[[Tensor], Tensor]
 
 HEAD_NAMES = {"head", "heads", "fc", "classifier"}
 
-RESHAPING = {"flatten", "reshape", "view", "squeeze", "unsqueeze", "contiguous", "clone", "detach", "to", "float"}
 JOINING = {"cat", "concat", "concatenate"}
 NORMALISING = {"softmax", "log_softmax"}
-CHANNELWISE = {
-    *("relu", "relu6", "gelu", "silu", "mish", "leaky_relu", "elu", "selu", "celu", "prelu", "rrelu", "softplus"),
-    *("hardswish", "hardtanh", "hardsigmoid", "sigmoid", "tanh", "softsign", "clamp", "abs", "square", "neg"),
-    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "interpolate"),
-    *("batch_norm", "group_norm", "layer_norm", "instance_norm", "mean", "sum", "amax", "pad"),
-    *(f"{kind}_pool{d}d" for kind in ("max", "avg", "adaptive_avg", "adaptive_max", "lp") for d in (1, 2, 3)),
-    *("add", "iadd", "radd", "sub", "isub", "rsub", "mul", "imul", "rmul", "div", "truediv", "itruediv"),
+REDUCING = {"mean", "sum", "amax"}
+COMBINING = {"add", "iadd", "radd", "sub", "isub", "rsub", "mul", "imul", "rmul"}
+RESHAPING = {name for name, kind in FUNCTIONS.items() if kind.family == "shape"} | {
+    *("squeeze", "unsqueeze", "contiguous", "clone", "detach", "to", "float"),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """``weight[rows, columns]`` of a module is what it multiplies one neuron's output with."""
-
-    name: str
-    module: nn.Module
-    rows: slice
-    columns: slice
+CHANNELWISE = {name for name, kind in FUNCTIONS.items() if kind.family in ("norm", "pointwise", "pool")} | {
+    *("prelu", "rrelu", "clamp", "abs", "square", "neg", "dropout1d", "dropout3d", "interpolate", "pad"),
+    *("div", "truediv", "itruediv", *REDUCING, *COMBINING),
+}
+"""Each channel is computed from itself alone, or from the same one of several tensors."""
 
 
 @dataclass(frozen=True)
-class _Source:
-    """Channel c of ``layer`` occupies ``span`` entries from ``start + c·span`` on."""
+class Source:
+    """Channels of ``layer``, each in ``span`` entries side by side."""
 
     layer: str
-    start: int = 0
     span: int = 1
 
 
@@ -54,41 +44,19 @@ class _Flow:
     """Which layers' channels a tensor holds along ``axis``."""
 
     axis: int
-    sources: tuple[_Source, ...]
+    sources: tuple[Source, ...]
     raw: bool = True  # nothing but reshaping, joining and softmax since the layers
-    alone: bool = True  # one layer and nothing else, entry by entry
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """A module that reads a layer's channels, from entry ``start`` on with ``span`` entries per channel."""
-
-    name: str
-    module: nn.Module
-    start: int
-    span: int
-
-    def of(self, channel: int) -> Reader:
-        first = self.start + channel * self.span
-        groups = getattr(self.module, "groups", 1)
-        weight: Tensor = self.module.weight  # type: ignore[assignment]
-        inputs, outputs = weight.shape[1], weight.shape[0] // groups
-        group = first // inputs if groups > 1 else 0
-        column = first - group * inputs
-        return Reader(
-            self.name, self.module, slice(group * outputs, (group + 1) * outputs), slice(column, column + self.span)
-        )
+    complete: bool = True  # nothing but these layers, entry by entry
 
 
 @dataclass
 class Trace(TorchFunctionMode):
-    """One forward pass, watched: which layers are called, what they read, which norms follow them."""
+    """One forward pass, watched: which layers are called, and what norm layers read of them."""
 
     model: nn.Module
     modules: dict[str, nn.Module] = field(init=False)
     called: dict[str, int] = field(default_factory=dict)
     axes: dict[str, int] = field(default_factory=dict)
-    readers: dict[str, list[Reading] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -100,7 +68,7 @@ class Trace(TorchFunctionMode):
             if isinstance(module, kinds) and not name.startswith(tuple(attentions))
         }
         self._norms = {name: module for name, module in self.model.named_modules() if isinstance(module, NORMS)}
-        self._norm_owner: dict[str, set[str | None]] = {}
+        self._norm_inputs: dict[str, set[tuple[Source, ...]]] = {}  # call by call; () if they could not be followed
         self._flows: dict[int, _Flow] = {}
         self._alive: list[Tensor] = []  # ids are only unique among living tensors
         self._inside = False  # a layer, whose own arithmetic is not followed
@@ -136,20 +104,18 @@ class Trace(TorchFunctionMode):
         names = {source.layer for source in flow.sources}
         return names if flow.raw else {name for name in names if HEAD_NAMES & set(name.split("."))}
 
-    def norms_of(self, layer: str) -> list[tuple[str, nn.Module]]:
-        """Norm layers that see this layer's channels and nothing else."""
-        return [(name, self._norms[name]) for name, owners in self._norm_owner.items() if owners == {layer}]
+    def norms(self) -> Iterator[tuple[str, nn.Module, tuple[Source, ...]]]:
+        """Norm layers that see channels of some layers and nothing else."""
+        for name, inputs in self._norm_inputs.items():
+            if len(inputs) == 1 and (sources := next(iter(inputs))):
+                yield name, self._norms[name], sources
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         inputs = [x for x in _tensors([args, kwargs]) if id(x) in self._flows]
         if inputs and isinstance(output, Tensor) and not self._inside:
             name = func.__name__.strip("_") if hasattr(func, "__name__") else ""
-            flow = self._through(name, inputs, args, kwargs or {}, output)
-            if flow is None:
-                for x in inputs:
-                    self._lose(self._flows[id(x)])
-            self._remember(output, flow)
+            self._remember(output, self._through(name, inputs, args, kwargs or {}, output))
         return output
 
     def _through(self, name: str, inputs: list[Tensor], args: Any, kwargs: Any, output: Tensor) -> _Flow | None:
@@ -162,14 +128,14 @@ class Trace(TorchFunctionMode):
             return None
         if output.shape[flows[0].axis : flows[0].axis + 1 or None] != _channels(inputs[0], flows[0].axis):
             return None
-        if name in {"mean", "sum", "amax"} and flows[0].axis % inputs[0].ndim in _dims(inputs[0], args, kwargs):
+        if name in REDUCING and flows[0].axis % inputs[0].ndim in _dims(inputs[0], args, kwargs):
             return None
         sources = tuple(dict.fromkeys(source for flow in flows for source in flow.sources))
-        foreign = name in {"add", "iadd", "radd", "sub", "isub", "rsub", "mul", "imul", "rmul"} and any(
+        foreign = name in COMBINING and any(
             isinstance(x, Tensor) and x.ndim > 0 and id(x) not in self._flows for x in args
         )
         raw = name in NORMALISING and flows[0].raw
-        return _Flow(flows[0].axis, sources, raw, len(sources) == 1 and flows[0].alone and not foreign)
+        return _Flow(flows[0].axis, sources, raw, all(flow.complete for flow in flows) and not foreign)
 
     def _joined(self, parts: Sequence[Tensor], output: Tensor) -> _Flow | None:
         known = [self._flows.get(id(part)) for part in parts]
@@ -177,10 +143,8 @@ class Trace(TorchFunctionMode):
         lengths = [part.shape[axis] for part in parts]
         if sum(lengths) != output.shape[axis] or any(flow and flow.axis != axis for flow in known):
             return None
-        sources = []
-        for flow, offset in zip(known, torch.tensor([0, *lengths]).cumsum(0).tolist(), strict=False):
-            sources += [_Source(s.layer, s.start + offset, s.span) for s in (flow.sources if flow else ())]
-        return _Flow(axis, tuple(sources), all(flow and flow.raw for flow in known), alone=False)
+        sources = dict.fromkeys(source for flow in known if flow for source in flow.sources)
+        return _Flow(axis, tuple(sources), all(flow and flow.raw for flow in known), complete=False)
 
     def _remember(self, tensor: Tensor, flow: _Flow | None) -> None:
         self._alive.append(tensor)
@@ -189,55 +153,27 @@ class Trace(TorchFunctionMode):
         else:
             self._flows[id(tensor)] = flow
 
-    def _lose(self, flow: _Flow) -> None:
-        for source in flow.sources:
-            self.readers[source.layer] = None
-
     def _enter(self, _module: nn.Module, _inputs: Any) -> None:
         self._inside = True
 
     def _on_layer(self, name: str, module: nn.Module) -> Callable[..., None]:
-        def watch(_module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        def watch(_module: nn.Module, _inputs: Any, output: Any) -> None:
             self._inside = False
             self.called[name] = self.called.get(name, 0) + 1
-            self.readers.setdefault(name, [])
-            self._read(name, module, inputs)
             result = _tensor(output)
             self.axes[name] = 1 if result.ndim == 2 or not isinstance(module, nn.Linear | nn.MultiheadAttention) else -1
-            if isinstance(module, nn.MultiheadAttention):
-                self.readers[name] = [Reading(f"{name}.out_proj", module.out_proj, 0, module.head_dim)]
-                self._remember(result, None)
-            else:
-                self._remember(result, _Flow(self.axes[name], (_Source(name),)))
+            mixes = isinstance(module, nn.MultiheadAttention)  # its heads are gone in what it returns
+            self._remember(result, None if mixes else _Flow(self.axes[name], (Source(name),)))
 
         return watch
-
-    def _read(self, name: str, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        """Note that ``module`` reads the channels that its input holds."""
-        flow = self._flows.get(id(inputs[0])) if inputs else None
-        if flow is None:
-            return
-        axis = -1 if isinstance(module, nn.Linear) else 1
-        if isinstance(module, nn.MultiheadAttention) or flow.axis % inputs[0].ndim != axis % inputs[0].ndim:
-            self._lose(flow)
-            return
-        for source in flow.sources:
-            known = self.readers[source.layer]
-            reading = Reading(name, module, source.start, source.span)
-            if known is not None and all((r.name, r.start) != (name, source.start) for r in known):
-                known.append(reading)
 
     def _on_norm(self, name: str, norm: nn.Module) -> Callable[..., None]:
         def watch(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
             flow = self._flows.get(id(inputs[0]))
-            owner = None
-            if flow is not None and flow.alone and flow.sources[0].span == 1:
-                owner = flow.sources[0].layer
-                per_channel = (
-                    not isinstance(norm, nn.LayerNorm) or norm.normalized_shape == inputs[0].shape[flow.axis :]
-                )
-                owner = owner if per_channel else None
-            self._norm_owner.setdefault(name, set()).add(owner)
+            followed = flow is not None and flow.complete
+            if flow is not None and isinstance(norm, nn.LayerNorm):  # it may run over positions only
+                followed = followed and norm.normalized_shape == inputs[0].shape[flow.axis :]
+            self._norm_inputs.setdefault(name, set()).add(flow.sources if flow is not None and followed else ())
 
         return watch
 
@@ -247,12 +183,12 @@ def _reshaped(flow: _Flow, before: Tensor, after: Tensor) -> _Flow | None:
     axis = flow.axis % before.ndim
     if after.shape[: axis + 1] == before.shape[: axis + 1]:
         return _Flow(
-            axis if flow.axis > 0 else -1 if after.ndim == axis + 1 else axis, flow.sources, flow.raw, flow.alone
+            axis if flow.axis > 0 else -1 if after.ndim == axis + 1 else axis, flow.sources, flow.raw, flow.complete
         )
     if axis == 1 and after.ndim == 2 and after.shape[0] == before.shape[0]:
         span = before[0, 0].numel()
-        sources = tuple(_Source(s.layer, s.start * span, s.span * span) for s in flow.sources)
-        return _Flow(1, sources, flow.raw, flow.alone)
+        sources = tuple(Source(s.layer, s.span * span) for s in flow.sources)
+        return _Flow(1, sources, flow.raw, flow.complete)
     return None
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from snv.subnetworks.budget import Budget, Plan, check_parts, outside_part
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
-from snv.subnetworks.cutting import Compact, Link, compact, write_back
+from snv.subnetworks.cutting import Compact, Link, compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
+from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics, measure
 from snv.subnetworks.select import select
 from snv.subnetworks.specialists import Kept, Specialists
-from snv.subnetworks.subnetwork import Read, Subnetwork, masked, norm_of, reads, subnetwork_of
+from snv.subnetworks.subnetwork import Subnetwork, masked, norm_of, subnetwork_of
 from snv.subnetworks.trainee import Trainee, hold
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "outside_part",
     "probe_logits",
     "reads",
+    "require_cuttable",
     "select",
     "subnetwork_of",
     "write_back",

@@ -14,8 +14,9 @@ from snv.files import State
 from snv.neurons import Neurons
 from snv.seeding import generator
 from snv.shapes import Logits
+from snv.subnetworks.reads import Read
 from snv.subnetworks.rules import Statistics
-from snv.subnetworks.subnetwork import Read, Subnetwork, masked
+from snv.subnetworks.subnetwork import Subnetwork, masked
 
 N_PROBES = 16
 
@@ -86,7 +87,7 @@ def certify(
 ) -> Certificate:
     """The fingerprints of a task's subnetwork, which `reads` these weights, as it is now."""
     logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
-    tensors = tensor_hash(head, read, subnetwork)
+    tensors = tensor_hash(head, neurons, subnetwork, read)
     return Certificate(tensors, _hash(logits), torch.get_num_threads(), seed, machine_of(logits.device))
 
 
@@ -113,11 +114,12 @@ def probe_logits(
             module.training = mode
 
 
-def tensor_hash(head: nn.Linear, read: list[Read], subnetwork: Subnetwork) -> str:
-    """Of the weights the task reads, its norm state, constants, mask and head."""
+def tensor_hash(head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork, read: list[Read]) -> str:
+    """Of the weights the task reads, its norm state, the zeros of silent neurons, mask and head."""
     norm = [subnetwork.norm[name] for name in sorted(subnetwork.norm)]
     weights = [part.weights for part in read]
-    return _hash(*weights, *norm, subnetwork.means, subnetwork.mask, head.weight, head.bias)
+    silence = torch.zeros(neurons.n_responses)  # once stored, and part of every certificate since
+    return _hash(*weights, *norm, silence, subnetwork.mask, head.weight, head.bias)
 
 
 def _hash(*tensors: Tensor, of: str = "") -> str:

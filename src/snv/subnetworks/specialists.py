@@ -17,8 +17,9 @@ from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries
 from snv.shapes import Entries, Features, Images, Logits, Mask
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
 from snv.subnetworks.cutting import Compact, compact
+from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics
-from snv.subnetworks.subnetwork import Read, Subnetwork, norm_of, reads
+from snv.subnetworks.subnetwork import Subnetwork
 
 
 class Kept(TypedDict):
@@ -52,7 +53,7 @@ class Specialists:
         self.statistics: list[Statistics] = []  # for telling tasks apart, if that is asked for
         self._cutting = cutting
         self._cut_out: dict[int, Compact] = {}
-        self._reads: dict[tuple[bytes, bool], list[Read]] = {}
+        self._reads: dict[bytes, list[Read]] = {}
 
     # ---- what is frozen
 
@@ -72,7 +73,7 @@ class Specialists:
     def reads(self, t: int) -> list[Read]:
         """Every weight of the body that task t depends on."""
         subnetwork = self.subnetworks[t]
-        key = subnetwork.mask.numpy().tobytes(), subnetwork.silent  # they depend on nothing else of it
+        key = subnetwork.mask.numpy().tobytes()  # they depend on nothing else of it
         if key not in self._reads:
             self._reads[key] = reads(*self._parts(t), self.shape)
         return self._reads[key]
@@ -85,9 +86,8 @@ class Specialists:
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
         if t not in self._cut_out:
-            body, head, neurons, subnetwork = self._parts(t)
-            with self._cutting(), torch.inference_mode(False), torch.no_grad(), norm_of(body, subnetwork):
-                small, _ = compact(body, head, neurons, subnetwork.mask, subnetwork.means, self.shape)
+            with self._cutting(), torch.inference_mode(False), torch.no_grad():
+                small, _ = compact(*self._parts(t), self.shape)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
 
@@ -193,9 +193,9 @@ class Specialists:
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
 
     def bytes_kept(self, n_tasks: int, n_classes: int, statistics: bool) -> int:
-        """Mask, value and constants per neuron, norm state; half a covariance, and means in all specialists."""
-        f, responses = self.body.n_features, sum(layer.n * layer.width for layer in self.neurons.layers)
-        per_task = 9 * self.neurons.n + 4 * responses + sum(x.nbytes for x in norm_state(self.body).values())
+        """Mask and value per neuron, norm state; half a covariance, and means in all specialists."""
+        f = self.body.n_features
+        per_task = 9 * self.neurons.n + sum(x.nbytes for x in norm_state(self.body).values())
         return n_tasks * (per_task + (2 * f * f + 2 * f * n_classes if statistics else 0))
 
     def state(self) -> Kept:
@@ -255,7 +255,7 @@ def _renew_norm(body: nn.Module, neurons: Neurons, newest: Subnetwork | None) ->
     """The dense network's own norm layers are those of the newest task; without a task they are new."""
     if newest is not None:
         load_norm(body, newest.norm)
-        _wake(neurons, ~newest.mask)
+        _reset_silent(neurons, newest.mask)
         return
     for module in body.modules():
         if isinstance(module, NORMS):
@@ -263,11 +263,12 @@ def _renew_norm(body: nn.Module, neurons: Neurons, newest: Subnetwork | None) ->
 
 
 @torch.no_grad()
-def _wake(neurons: Neurons, which: Mask) -> None:
-    """Norm layers of these neurons as in a new network: from silent ones nothing would be learned."""
-    for owned in neurons.owned:
-        if owned.role == "norm":
-            owned.tensor[which[owned.owner].to(owned.tensor.device)] = 1.0 if owned.attribute == "weight" else 0.0
+def _reset_silent(neurons: Neurons, mask: Mask) -> None:
+    """Norm layers of all other neurons as in a new network: through zeros nothing would be learned."""
+    for norm in neurons.norms:
+        for name, new in (("weight", 1.0), ("bias", 0.0)):
+            if (tensor := getattr(norm.module, name)) is not None:
+                tensor[norm.silent(mask).to(tensor.device)] = new
 
 
 def _n_norm(neurons: Neurons, mask: Mask) -> int:

@@ -12,7 +12,7 @@ from snv.neurons import own_weights
 from snv.shapes import Entries
 from snv.subnetworks.cutting import Link, compact, write_back
 from snv.subnetworks.specialists import Specialists
-from snv.subnetworks.subnetwork import Subnetwork, norm_of, subnetwork_of
+from snv.subnetworks.subnetwork import Subnetwork, subnetwork_of
 
 
 class Trainee:
@@ -21,8 +21,7 @@ class Trainee:
     def __init__(self, specialists: Specialists, subnetwork: Subnetwork) -> None:
         self.subnetwork, self._body, self._neurons = subnetwork, specialists.body, specialists.neurons
         head, shape = specialists.network.head(-1), specialists.shape
-        with norm_of(self._body, subnetwork):
-            self.small, self._links = compact(self._body, head, self._neurons, subnetwork.mask, subnetwork.means, shape)
+        self.small, self._links = compact(self._body, head, self._neurons, subnetwork, shape)
         self.frozen = hold(_frozen_parts(self._links, specialists))
 
     def written_back(self) -> Subnetwork:
@@ -34,9 +33,9 @@ class Trainee:
         return {"chosen": self.subnetwork.state(), "small": dict(self.small.state_dict())}
 
     def load(self, subnetwork: Subnetwork, small: dict[str, Tensor]) -> None:
-        """The same module with other weights, since an optimiser may have it."""
+        """The same module with other weights, since an optimiser may have it; runs of before stored zeros besides."""
         self.subnetwork = subnetwork
-        self.small.load_state_dict(small)
+        self.small.load_state_dict({name: small[name] for name in self.small.state_dict()})
 
 
 def hold(blocks: Iterable[tuple[Tensor, Entries]]) -> Frozen:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, fx, nn
 
+from snv.networks import MAPS
 from snv.neurons import Forward, Means, Neurons, gate_output, graph_of
 from snv.shapes import Gates
 
@@ -237,7 +238,7 @@ def _measure(step: Step, result: Tensor) -> None:
     step.shape = tuple(result.shape[1:])
     step.bytes = result.numel() * result.element_size()
     weight = getattr(step.call, "weight", None)
-    if isinstance(step.call, nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear) and isinstance(weight, Tensor):
+    if isinstance(step.call, MAPS) and isinstance(weight, Tensor):
         step.macs = result.numel() * weight[0].numel()
 
 
