@@ -29,7 +29,6 @@ def test_frozen_weights_stay_bit_identical_under_any_optimiser(optimizer):
         moving.step()
         if step >= 6:
             frozen.restore()
-    assert frozen.unchanged()
     for now, old in zip(layer.parameters(), before, strict=True):
         assert torch.equal(now[mask], old[mask])
         assert not torch.equal(now[~mask], old[~mask])
@@ -47,18 +46,7 @@ def test_some_columns_of_a_row_may_be_frozen_and_others_not(dtype):
     weight.normal_()
     weight[0, 0, 1] = torch.tensor([float("nan"), float("inf"), 0.0])
     moved = weight.clone()
-    assert not frozen.unchanged()
     frozen.restore()
-    assert frozen.unchanged()
     assert torch.equal(weight[mask], before[mask])
     assert bool(weight[0, 0, 0, 0].signbit()), "minus zero is minus zero"
     assert torch.equal(weight[~mask], moved[~mask])
-
-
-def test_a_single_changed_bit_is_noticed():
-    weight = torch.randn(4, 3)
-    frozen = Frozen([(weight, torch.tensor([True, False, True, False]))])
-    weight[1] += 1
-    assert frozen.unchanged()
-    weight[2, 0] = torch.nextafter(weight[2, 0], torch.tensor(9.0))
-    assert not frozen.unchanged()

@@ -7,7 +7,7 @@ from torch import nn
 
 from snv.networks import build_network
 from snv.neurons.find import find_neurons
-from snv.neurons.gates import ablated, gated, mean_responses
+from snv.neurons.gates import ablated, gated, mean_responses_to
 
 
 class Transformer(nn.Module):
@@ -56,7 +56,7 @@ def case(request):
     images = torch.randn(6, *shape)
     model.eval()
     neurons = find_neurons(model, images)
-    return model, neurons, images, mean_responses(model, neurons, images)
+    return model, neurons, images, mean_responses_to(model, neurons, [images])
 
 
 def hooks_of(model):
@@ -94,7 +94,7 @@ def test_means_equal_a_plain_loop(case):
 
 def test_means_do_not_depend_on_the_batch_size(case):
     model, neurons, images, means = case
-    torch.testing.assert_close(mean_responses(model, neurons, images, batch_size=4), means)
+    torch.testing.assert_close(mean_responses_to(model, neurons, images.split(4)), means)
 
 
 def test_gates_of_one_leave_the_network_as_it_is(case):
@@ -167,7 +167,7 @@ def test_attention_heads_are_held_at_their_mean_before_the_projection():
 
     model, images = Model().eval(), torch.randn(3, 5, 4)
     neurons = find_neurons(model, images)
-    means = mean_responses(model, neurons, images)
+    means = mean_responses_to(model, neurons, [images])
     with torch.no_grad():
         with ablated(neurons, torch.zeros(2, dtype=torch.bool), means):
             constant = attention(images, images, images)[0]
@@ -184,7 +184,7 @@ def test_the_mean_pass_leaves_modes_statistics_gradients_and_randomness_alone():
     neurons = find_neurons(network, images)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     state = torch.get_rng_state()
-    mean_responses(network, neurons, images)
+    mean_responses_to(network, neurons, [images])
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
     assert network.training
     assert not network.body.bn2.training

@@ -11,7 +11,7 @@ from torch import nn
 
 from snv.errors import UserError
 from snv.networks import build_network
-from snv.networks.layers import KINDS, JointNorm
+from snv.networks.layers import KINDS
 from snv.neurons.find import find_neurons
 from snv.subnetworks.cutting import compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
@@ -151,7 +151,7 @@ def test_noise_outside_the_mask_does_not_reach_the_answers():
 def test_an_empty_layer_is_refused():
     network, _, neurons, subnetwork, *_ = cut("convnet")
     mask = subnetwork.mask.clone()
-    mask[neurons.layer("conv2").neurons] = False
+    mask[[name.startswith("conv2") for name in neurons.names]] = False
     empty = subnetwork_of(network.body, neurons, mask)
     with pytest.raises(UserError, match=r"cuts the network in two: conv2 keeps 0 neurons"):
         compact(network.body, network.head(0), neurons, empty, (1, 8, 8))
@@ -385,12 +385,6 @@ def test_with_any_norm_layer_what_is_learned_is_written_back_and_other_tasks_kee
 def test_every_kind_of_norm_that_can_be_cut_is_tested():
     cuttable = {kind.__name__ for kind, row in KINDS.items() if row.family == "norm" and row.cut is not None}
     assert {case.removeprefix("a sum, ").split()[0] for case in NORMED} == cuttable
-
-
-def test_a_joint_norm_with_all_its_channels_is_the_norm_itself():
-    norm, x = nn.GroupNorm(2, 6), torch.randn(3, 6, 4, 4)
-    nn.init.normal_(norm.weight)
-    torch.testing.assert_close(JointNorm(norm, 2, 6, torch.arange(6))(x), norm(x))
 
 
 def test_a_layer_called_twice_is_refused():

@@ -7,13 +7,11 @@ import torch
 
 from snv.files import cloned
 from snv.networks import build_network
-from snv.neurons import own_weights
 from snv.seeding import generator
 from snv.subnetworks.certificate import UNTURNED
 from snv.subnetworks.rules import RULES, measure
 from snv.subnetworks.specialists import Specialists
 from snv.subnetworks.subnetwork import Subnetwork, subnetwork_of
-from snv.subnetworks.trainee import Trainee
 
 SHAPE = (1, 6, 6)
 SIZES = (2, 3, 2)
@@ -109,18 +107,3 @@ def test_forgetting_a_task_leaves_the_answers_of_the_other(t):
     assert specialists.network.head_sizes == [SIZES[1 - t]]
     assert torch.equal(specialists.logits(images(), 0), before)
     assert torch.equal(specialists.frozen, specialists.subnetworks[0].mask)
-
-
-def test_a_trainee_cannot_move_what_earlier_tasks_read():
-    specialists = taught(1)
-    specialists.network.add_head(3)
-    trainee = Trainee(specialists, chosen(specialists, 0))
-    read = specialists.read_by()
-    before = [owned.tensor.detach().clone() for owned in own_weights(specialists.neurons)]
-    with torch.no_grad():
-        for parameter in trainee.small.parameters():
-            parameter += 0.5 * parameter.requires_grad
-    trainee.frozen.restore()
-    specialists.adopt(trainee.written_back(), seed=1)  # which verifies the first
-    for owned, entries, old in zip(own_weights(specialists.neurons), read, before, strict=True):
-        assert torch.equal(owned.tensor.detach()[entries], old[entries])

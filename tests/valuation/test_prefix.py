@@ -151,7 +151,7 @@ def test_late_neurons_cost_less_than_early_ones():
     game = NeuronGame(resnet(), torch.randn(8, 3, 8, 8), torch.randint(2, (8,)))
 
     def cost(layer):
-        first = game.neurons.index(layer, 0)
+        first = game.neurons.names.index(f"{layer}[0]")
         before = game.evaluations
         game.flips(half(game.n), torch.arange(first, first + 4))
         return game.evaluations - before

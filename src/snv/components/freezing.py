@@ -50,10 +50,6 @@ class Frozen:
         for held in self._held:
             bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
 
-    def unchanged(self) -> bool:
-        """Whether every frozen value is, bit for bit, what it was."""
-        return all(torch.equal(bits(held.tensor) & ~held.moving, held.values) for held in self._held)
-
 
 def bits(tensor: Tensor) -> Tensor:
     """The same memory, read as integers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snv.neurons.find import Neurons, Owned, evaluating, find_neurons
-from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses, mean_responses_to
+from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses_to
 from snv.neurons.graph import graph_of
 from snv.neurons.trace import Forward
 from snv.neurons.wiring import n_weights_outside, no_entries, own_weights
@@ -20,7 +20,6 @@ __all__ = [
     "gated",
     "graph_of",
     "mean_of_responses",
-    "mean_responses",
     "mean_responses_to",
     "n_weights_outside",
     "no_entries",

@@ -29,7 +29,6 @@ class Layer:
     width: int = 1  # responses per neuron: an attention head has one per dimension
     axis: int = 1  # of the channels in the output
     batch_axis: int | None = 0  # of the examples in the output; None: the output does not grow with the batch
-    uses: int = 1  # calls in one forward pass
 
     @property
     def neurons(self) -> slice:
@@ -107,26 +106,6 @@ class Neurons:
     def batchable(self) -> bool:
         """Whether several coalitions can share one forward pass, each with its own rows."""
         return all(layer.batch_axis is not None for layer in self.layers)
-
-    def layer(self, name: str) -> Layer:
-        for layer in self.layers:
-            if layer.name == name:
-                return layer
-        raise KeyError(f"no layer of players is called {name!r}; there are {[layer.name for layer in self.layers]}")
-
-    def index(self, layer: str, channel: int) -> int:
-        """The neuron of a layer's channel."""
-        found = self.layer(layer)
-        if not 0 <= channel < found.n:
-            raise IndexError(f"{layer} has channels 0 to {found.n - 1}; got {channel}")
-        return found.start + channel
-
-    def locate(self, i: int) -> tuple[Layer, int]:
-        """The layer and the channel of neuron ``i``."""
-        if not 0 <= i < self.n:
-            raise IndexError(f"neurons are numbered 0 to {self.n - 1}; got {i}")
-        layer = self.layers[int(self.layer_index[i])]
-        return layer, i - layer.start
 
     def by_layer(self, values: Tensor) -> Iterator[tuple[Layer, Tensor]]:
         """Each layer with its part of ``values`` (…, n)."""
@@ -219,7 +198,7 @@ def _layers(trace: Trace, chosen: Sequence[str], batch_axes: dict[str, int | Non
         module = trace.modules[name]
         n, width = _size(module)
         axis = trace.axes[name]
-        layers.append(Layer(name, module, n, start, first_response, width, axis, batch_axes[name], trace.called[name]))
+        layers.append(Layer(name, module, n, start, first_response, width, axis, batch_axes[name]))
         start, first_response = start + n, first_response + n * width
     return layers
 

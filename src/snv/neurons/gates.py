@@ -19,17 +19,13 @@ Means: TypeAlias = Float[Tensor, " r"]
 """μ, one number per neuron; an attention head has one per dimension."""
 
 
-def mean_responses(
-    model: nn.Module, neurons: Neurons, images: Tensor, batch_size: int = 64, forward: Forward | None = None
-) -> Means:
-    """μ_i, the mean over samples and positions of each layer's output before normalisation, in evaluation mode."""
-    return mean_responses_to(model, neurons, torch.split(images, batch_size), forward)
-
-
 def mean_responses_to(
     model: nn.Module, neurons: Neurons, batches: Iterable[Tensor], forward: Forward | None = None
 ) -> Means:
-    """μ_i over batches that come one after the other, so that only one of them need be in memory."""
+    """μ_i, the mean over samples and positions of each layer's output before normalisation, in evaluation mode.
+
+    Batches come one after the other, so that only one of them need be in memory.
+    """
     weights = next(model.parameters())
     means = mean_of_responses(model, neurons, batches, lambda output: output, forward)
     return means.to(device=weights.device, dtype=torch.promote_types(weights.dtype, torch.float32))

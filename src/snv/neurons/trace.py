@@ -55,7 +55,7 @@ class Trace(TorchFunctionMode):
 
     model: nn.Module
     modules: dict[str, nn.Module] = field(init=False)
-    called: dict[str, int] = field(default_factory=dict)
+    called: list[str] = field(default_factory=list)
     axes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -159,7 +159,8 @@ class Trace(TorchFunctionMode):
     def _on_layer(self, name: str, module: nn.Module) -> Callable[..., None]:
         def watch(_module: nn.Module, _inputs: Any, output: Any) -> None:
             self._inside = False
-            self.called[name] = self.called.get(name, 0) + 1
+            if name not in self.called:
+                self.called.append(name)
             result = _tensor(output)
             self.axes[name] = 1 if result.ndim == 2 or not isinstance(module, nn.Linear | nn.MultiheadAttention) else -1
             mixes = isinstance(module, nn.MultiheadAttention)  # its heads are gone in what it returns

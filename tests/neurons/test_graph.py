@@ -1,0 +1,32 @@
+"""A module as a graph of its operations."""
+
+from __future__ import annotations
+
+import jaxtyping
+import pytest
+import torch
+from torch import nn
+
+from snv.networks import build_network
+from snv.neurons.graph import graph_of
+
+
+def test_every_layer_of_a_network_is_a_node_of_its_graph():
+    body = build_network("resnet18", (3, 16, 16), 0, width=4).body
+    called = {str(node.target) for node in graph_of(body).nodes if node.op == "call_module"}
+    assert {name for name, module in body.named_modules() if isinstance(module, nn.Conv2d)} <= called
+
+
+class Undecided(nn.Module):
+    def forward(self, images):
+        return images if images.sum() > 0 else -images
+
+
+@pytest.mark.parametrize("module", [nn.Linear(2, 3), Undecided()], ids=["traced", "not traced"])
+def test_checking_of_shapes_is_as_it_was_also_after_code_that_depends_on_the_data(module):
+    checked = jaxtyping.config.jaxtyping_disable
+    try:
+        graph_of(module)
+    except torch.fx.proxy.TraceError:
+        assert isinstance(module, Undecided)
+    assert jaxtyping.config.jaxtyping_disable == checked
