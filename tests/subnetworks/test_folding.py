@@ -100,8 +100,11 @@ def cut(body: nn.Module) -> tuple[Compact, Tensor, Tensor]:
     return compact(body, head, neurons, subnetwork, SHAPE)[0].eval(), images, expected
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("build", [Residual, Straight, NormFirst, Fork])
+@pytest.mark.parametrize(
+    ("build", "activation"),
+    [(Residual, name) for name in ACTIVATIONS]
+    + [(build, name) for build in (Straight, NormFirst, Fork) for name in ("relu", "gelu", "Tanh", "relu, in place")],
+)
 def test_any_activation_is_cut_out_and_folded_exactly(build, activation):
     small, images, expected = cut(build(ACTIVATIONS[activation]))
     with torch.no_grad():

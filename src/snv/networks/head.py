@@ -64,7 +64,7 @@ class Network(nn.Module):
 
 
 def frozen_copy(network: Network, n_heads: int | None = None) -> Network:
-    """The network with its first heads (all unless told), not to be trained: its norm layers stand still too."""
+    """The network with its first heads (by default all), not to be trained: its norm layers stand still too."""
     twin = copy.deepcopy(network)
     twin.heads = twin.heads[:n_heads]
     return twin.eval().requires_grad_(False)
@@ -84,5 +84,5 @@ class Specialist(nn.Module):
 
     def forward(self, images: Images) -> Logits:
         features = self.body(images)
-        chosen = self.heads if self.task is None else [self.heads[self.task]]
-        return torch.cat([head(features) for head in chosen], dim=1)
+        heads = self.heads if self.task is None else [self.heads[self.task]]
+        return torch.cat([head(features) for head in heads], dim=1)

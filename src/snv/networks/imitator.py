@@ -70,27 +70,27 @@ def normalised(
 
 
 @torch.no_grad()
-def answers(imitator: Imitator, seen: Patches) -> Features:
+def answers(imitator: Imitator, batch: Patches) -> Features:
     """What one network says about a batch, computed in pieces that fit into a cache."""
-    maps = normalised(imitator.filters, imitator.norm.weight, imitator.norm.bias, seen.covariance)
-    n, width = seen.rows.shape[2], maps.shape[1]
+    maps = normalised(imitator.filters, imitator.norm.weight, imitator.norm.bias, batch.covariance)
+    n, width = batch.rows.shape[2], maps.shape[1]
     block = BLOCK.get(maps.device.type, 2**27)
     images, channels = max(1, block // (n * width)), max(1, block // n)
     hidden = [
-        torch.cat([(part @ rows).relu_() @ seen.raster for part in some.split(channels, dim=1)], dim=1)
-        for some, rows in zip(maps.split(images), seen.rows.split(images), strict=True)
+        torch.cat([(part @ rows).relu_() @ batch.raster for part in some.split(channels, dim=1)], dim=1)
+        for some, rows in zip(maps.split(images), batch.rows.split(images), strict=True)
     ]
     features: Features = imitator.linear(torch.cat(hidden).flatten(1))
     return features
 
 
-def own_answers(imitators: list[Imitator], counts: list[int], seen: Patches) -> Features:
+def own_answers(imitators: list[Imitator], counts: list[int], batch: Patches) -> Features:
     """What the first network says about the first ``counts[0]`` images, the second about the next ones, and so on."""
-    of = torch.repeat_interleave(torch.tensor(counts)).to(seen.rows.device)
+    of = torch.repeat_interleave(torch.tensor(counts)).to(batch.rows.device)
     filters, scale, shift = (
         torch.stack(tensors)[of]
         for tensors in zip(*((one.filters, one.norm.weight, one.norm.bias) for one in imitators), strict=True)
     )
-    hidden = F.relu(normalised(filters, scale, shift, seen.covariance) @ seen.rows) @ seen.raster
+    hidden = F.relu(normalised(filters, scale, shift, batch.covariance) @ batch.rows) @ batch.raster
     parts = hidden.flatten(1).split(counts)
     return torch.cat([one.linear(part) for one, part in zip(imitators, parts, strict=True)])

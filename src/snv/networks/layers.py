@@ -20,9 +20,9 @@ Cut: TypeAlias = Callable[[Any, Indices, Indices], nn.Module]
 
 def places(live: Indices, n: int) -> Indices:
     """Where each of ``n`` channels stands among the live ones; one past the end if it is not there."""
-    found = torch.full((n,), len(live))
-    found[live] = torch.arange(len(live))
-    return found
+    index = torch.full((n,), len(live))
+    index[live] = torch.arange(len(live))
+    return index
 
 
 def rearranged(x: Tensor, index: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def _with_weights(small: M, layer: Any, rows: Indices, columns: Indices) -> M:
 
 
 def cut_channels(norm: Any, live: Indices, _: Indices) -> nn.Module:
-    """A norm layer that treats every channel by itself."""
+    """A norm layer that measures every channel by itself."""
     small: nn.Module = type(norm)(len(live), norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     for name in NORM_PARTS:
         part = getattr(norm, name)

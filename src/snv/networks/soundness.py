@@ -26,7 +26,7 @@ AROUND = "1x1 convolution, stride 2, by PyTorch alone"
 
 def layers(channels: int) -> dict[str, nn.Module]:
     """One of each kind that our networks train."""
-    made: dict[str, nn.Module] = {
+    kinds: dict[str, nn.Module] = {
         "3x3 convolution": nn.Conv2d(channels, 5, 3, 1, 1),
         "3x3 convolution, stride 2": nn.Conv2d(channels, 5, 3, 2, 1),
         "1x1 convolution": nn.Conv2d(channels, 5, 1),
@@ -35,8 +35,8 @@ def layers(channels: int) -> dict[str, nn.Module]:
         "linear": nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5)),
         AROUND: nn.Conv2d(channels, 5, 1, 2),
     }
-    mend(made["1x1 convolution, stride 2"])
-    return made
+    mend(kinds["1x1 convolution, stride 2"])
+    return kinds
 
 
 def gradient_error(layer: nn.Module, images: Tensor, repeats: int = 3) -> float:
@@ -70,17 +70,17 @@ def errors() -> Iterator[tuple[str, float]]:
 def examined(seconds: float = 120) -> dict[str, float]:
     """The error of every kind, found out by another process; infinite for the one that ended it."""
     command = [sys.executable, "-m", "snv.networks.soundness"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    found = dict(json.loads(line) for line in done.stdout.splitlines())
-    return {kind: found.get(kind, float("inf")) for kind in layers(1)}
+    process = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    by_kind = dict(json.loads(line) for line in process.stdout.splitlines())
+    return {kind: by_kind.get(kind, float("inf")) for kind in layers(1)}
 
 
-def problems(found: dict[str, float]) -> list[str]:
+def problems(by_kind: dict[str, float]) -> list[str]:
     """A sentence for every kind of layer whose gradient is wrong although our networks use it."""
     return [
         f"this processor computes wrong gradients of a layer ({kind}: relative error {error:.1g}); do not train here. "
         "Set ONEDNN_MAX_CPU_ISA=SSE41 to use other instructions, or update PyTorch."
-        for kind, error in found.items()
+        for kind, error in by_kind.items()
         if kind != AROUND and not error < TOLERANCE
     ]
 

@@ -147,10 +147,10 @@ def find_neurons(
     with evaluating(model), torch.no_grad(), whole_attention():
         output = trace.run(forward, example)
         batch_axes = _batch_axes(trace, forward, example)
-    silent = trace.heads(output) | _residual_writers(model)
-    chosen = [name for name in trace.called if _is_player(name, name not in silent, include, exclude)]
-    layers = _layers(trace, chosen, batch_axes)
-    excluded = [name for name in trace.called if name not in chosen]
+    without_players = trace.heads(output) | _residual_writers(model)
+    players = [name for name in trace.called if _is_player(name, name not in without_players, include, exclude)]
+    layers = _layers(trace, players, batch_axes)
+    excluded = [name for name in trace.called if name not in players]
     unused = [name for name in trace.modules if name not in trace.called]
     norms = _norms(layers, trace)
     return Neurons(layers, _owned(layers, norms), norms, excluded, unused)
@@ -171,12 +171,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def whole_attention() -> Iterator[None]:
     """Transformer layers call their parts one by one; their fused fast path would bypass every hook."""
-    before = torch.backends.mha.get_fastpath_enabled()
+    setting = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+        torch.backends.mha.set_fastpath_enabled(setting)
 
 
 def _is_player(name: str, by_rule: bool, include: Sequence[str], exclude: Sequence[str]) -> bool:
@@ -191,10 +191,10 @@ def _residual_writers(model: nn.Module) -> set[str]:
     return {f"{name}.linear2".lstrip(".") for name, module in model.named_modules() if isinstance(module, kinds)}
 
 
-def _layers(trace: Trace, chosen: Sequence[str], batch_axes: dict[str, int | None]) -> list[Layer]:
+def _layers(trace: Trace, players: Sequence[str], batch_axes: dict[str, int | None]) -> list[Layer]:
     layers: list[Layer] = []
     start = first_response = 0
-    for name in chosen:
+    for name in players:
         module = trace.modules[name]
         n, width = _size(module)
         axis = trace.axes[name]
@@ -212,12 +212,12 @@ def _size(module: nn.Module) -> tuple[int, int]:
 
 def _norms(layers: Sequence[Layer], trace: Trace) -> list[NormRows]:
     starts = {layer.name: layer.start for layer in layers}
-    found = []
+    norms = []
     for name, norm, sources in trace.norms():
         rows = [_rows(source, starts.get(source.layer), trace) for source in sources]
         if len({len(row) for row in rows}) == 1:
-            found.append(NormRows(name, norm, tuple(rows)))
-    return found
+            norms.append(NormRows(name, norm, tuple(rows)))
+    return norms
 
 
 def _rows(source: Source, start: int | None, trace: Trace) -> Int64[Tensor, " rows"]:
@@ -227,7 +227,7 @@ def _rows(source: Source, start: int | None, trace: Trace) -> Int64[Tensor, " ro
 
 
 def _owned(layers: Sequence[Layer], norms: Sequence[NormRows]) -> list[Owned]:
-    found: list[Owned] = []
+    parts: list[Owned] = []
     holders: dict[int, str] = {}
     for layer in layers:
         for owned in [*_own_rows(layer), *_norm_rows(layer, norms)]:
@@ -236,8 +236,8 @@ def _owned(layers: Sequence[Layer], norms: Sequence[NormRows]) -> list[Owned]:
                     f"{owned.name} is also a parameter of {holders[id(owned.tensor)]}, so its rows would belong to two "
                     f"neurons. Exclude one of the two layers: find_neurons(..., exclude=[{layer.name!r}])."
                 )
-            found.append(owned)
-    return found
+            parts.append(owned)
+    return parts
 
 
 def _own_rows(layer: Layer) -> Iterator[Owned]:
@@ -267,10 +267,10 @@ def _batch_axes(trace: Trace, forward: Forward, example: Tensor) -> dict[str, in
     one, two = (trace.shapes(forward, example[:1].repeat(k, *[1] * (example.ndim - 1))) for k in (1, 2))
     axes: dict[str, int | None] = {}
     for name, shapes in one.items():
-        grown = {
+        growing = {
             tuple(i for i, (a, b) in enumerate(zip(*pair, strict=True)) if b == 2 * a != 0)
             for pair in zip(shapes, two[name], strict=True)
         }
-        only = grown.pop() if len(grown) == 1 else ()
-        axes[name] = only[0] if len(only) == 1 else None
+        axis = growing.pop() if len(growing) == 1 else ()
+        axes[name] = axis[0] if len(axis) == 1 else None
     return axes

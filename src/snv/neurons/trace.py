@@ -88,9 +88,9 @@ class Trace(TorchFunctionMode):
         shapes: dict[str, list[torch.Size]] = {name: [] for name in self.called}
         with ExitStack() as undo:
             for name in self.called:
-                seen = shapes[name]
+                own = shapes[name]
                 hook = self.modules[name].register_forward_hook(
-                    lambda _module, _inputs, output, seen=seen: seen.append(_tensor(output).shape)
+                    lambda _module, _inputs, output, own=own: own.append(_tensor(output).shape)
                 )
                 undo.callback(hook.remove)
             forward(example)
@@ -138,13 +138,13 @@ class Trace(TorchFunctionMode):
         return _Flow(flows[0].axis, sources, raw, all(flow.complete for flow in flows) and not foreign)
 
     def _joined(self, parts: Sequence[Tensor], output: Tensor) -> _Flow | None:
-        known = [self._flows.get(id(part)) for part in parts]
-        axis = next(flow.axis for flow in known if flow)
+        flows = [self._flows.get(id(part)) for part in parts]
+        axis = next(flow.axis for flow in flows if flow)
         lengths = [part.shape[axis] for part in parts]
-        if sum(lengths) != output.shape[axis] or any(flow and flow.axis != axis for flow in known):
+        if sum(lengths) != output.shape[axis] or any(flow and flow.axis != axis for flow in flows):
             return None
-        sources = dict.fromkeys(source for flow in known if flow for source in flow.sources)
-        return _Flow(axis, tuple(sources), all(flow and flow.raw for flow in known), complete=False)
+        sources = dict.fromkeys(source for flow in flows if flow for source in flow.sources)
+        return _Flow(axis, tuple(sources), all(flow and flow.raw for flow in flows), complete=False)
 
     def _remember(self, tensor: Tensor, flow: _Flow | None) -> None:
         self._alive.append(tensor)

@@ -21,4 +21,4 @@ def no_entries(neurons: Neurons) -> list[Entries]:
 def n_weights_outside(neurons: Neurons, entries: list[Entries]) -> int:
     """How many weights are not among these entries."""
     pairs = zip(own_weights(neurons), entries, strict=True)
-    return sum(int((~kept).sum()) * (owned.tensor.numel() // kept.numel()) for owned, kept in pairs)
+    return sum(int((~inside).sum()) * (owned.tensor.numel() // inside.numel()) for owned, inside in pairs)

@@ -72,7 +72,7 @@ def changed_evidence(issued: Sequence[str], now: Sequence[str]) -> list[str]:
     """The names of the parts that are not what they were; specialists are counted from 1."""
     names = (*EVIDENCE, *(f"class means in task {s + 1}" for s in range(max(len(issued), len(now)))))
     pairs = zip_longest(issued, now)
-    return [name for name, (then, found) in zip(names, pairs, strict=False) if then != found]
+    return [name for name, (old, new) in zip(names, pairs, strict=False) if old != new]
 
 
 @torch.inference_mode()

@@ -210,7 +210,7 @@ class _Cutter:
         return [self.signals[parent] for parent in node.all_input_nodes]
 
     def _map(self, module: Any, kind: Kind, x: Signal) -> Signal:
-        """The kept rows and live columns of a layer of players."""
+        """The rows of kept neurons and live columns of a layer of players."""
         features = isinstance(module, nn.Linear)
         if kind.cut is None or features == bool(x.size) or getattr(module, "groups", 1) != 1:
             _refuse(module)
@@ -220,15 +220,15 @@ class _Cutter:
                 "spectral_norm), so it cannot be cut out. Remove that from the network."
             )
         layer, n = self.players.get(module), len(module.weight)
-        kept = torch.arange(n) if layer is None else self.mask[layer.neurons].nonzero()[:, 0]
-        if len(kept) == 0 or len(x.live) == 0:
+        rows = torch.arange(n) if layer is None else self.mask[layer.neurons].nonzero()[:, 0]
+        if len(rows) == 0 or len(x.live) == 0:
             raise UserError(
-                f"The mask cuts the network in two: {layer.name if layer else 'a layer'} keeps {len(kept)} neurons and "
+                f"The mask cuts the network in two: {layer.name if layer else 'a layer'} keeps {len(rows)} neurons and "
                 f"reads {len(x.live)}. Keep at least one neuron of every layer."
             )
-        small = kind.cut(module, kept, x.live)
-        self.links.append(Link(small, module, kept, x.live))
-        return Signal(self._call(small, x.node), kept, n, () if features else _size_after(module, x.size))
+        small = kind.cut(module, rows, x.live)
+        self.links.append(Link(small, module, rows, x.live))
+        return Signal(self._call(small, x.node), rows, n, () if features else _size_after(module, x.size))
 
     def _norm(self, norm: Any, kind: Kind, x: Signal) -> Signal:
         """The norm layer of the live channels, which must leave the zeros of all others zeros."""
@@ -335,8 +335,8 @@ def _to_features(node: fx.Node, module: nn.Module | None, x: Signal) -> bool:
     """Whether a node makes (b, c·h·w) of (b, c, h, w)."""
     args, kwargs = _settings(node)
     if isinstance(module, nn.Flatten) or _name(node) == "flatten":
-        given = dict(zip(("start_dim", "end_dim"), args, strict=False)) | kwargs
-        first, last = given.get("start_dim", 0), given.get("end_dim", -1)
+        settings = dict(zip(("start_dim", "end_dim"), args, strict=False)) | kwargs
+        first, last = settings.get("start_dim", 0), settings.get("end_dim", -1)
         if isinstance(module, nn.Flatten):
             first, last = module.start_dim, module.end_dim
         return (first, last) in ((1, -1), (1, 3))

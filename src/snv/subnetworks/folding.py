@@ -83,13 +83,13 @@ class _Folding:
     # ---- what layers take in
 
     def _take_in_norm(self, node: Node) -> None:
-        norm, before = self._part(node), node.args[0]
-        layer = self._layer(before)
+        norm, source = self._part(node), node.args[0]
+        layer = self._layer(source)
         factor = (1 if norm.weight is None else norm.weight) / torch.sqrt(norm.running_var + norm.eps)
         bias = _bias(layer) - norm.running_mean
         layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.ndim - 1)))
         layer.bias = nn.Parameter(bias * factor + (0 if norm.bias is None else norm.bias))
-        node.replace_all_uses_with(before)
+        node.replace_all_uses_with(source)
         self.body.graph.erase_node(node)
         self.body.delete_submodule(node.target)
 
@@ -101,7 +101,7 @@ class _Folding:
         for _ in range(merge.n_new):
             origin = self._way(node.args[0])[-1]
             self._append_row(origin)
-            self._tell_readers(origin, told=node)
+            self._widen_readers(origin, but=node)
 
     # ---- where a signal comes from
 
@@ -128,10 +128,10 @@ class _Folding:
         layer = self._layer(node)
         _set_weights(layer, *(torch.cat([x, torch.zeros_like(x[:1])]) for x in _weights(layer)))
 
-    def _tell_readers(self, node: Node, told: Node) -> None:
-        """Whoever reads the signal reads one more channel, with weight 0; ``told`` is a sum that knows already."""
+    def _widen_readers(self, node: Node, but: Node) -> None:
+        """Whoever reads the signal, but for one sum, reads one more channel, with weight 0."""
         for reader in list(node.users):
-            if reader is told:
+            if reader is but:
                 continue
             layer = self.small.head if reader.op == "output" else self._layer(reader)
             if layer is not None:
@@ -141,7 +141,7 @@ class _Folding:
                 continue
             if reader.op == "call_module" and isinstance(self._part(reader), Plain):
                 self._append_row(reader.args[1])
-            self._tell_readers(reader, told)
+            self._widen_readers(reader, but)
 
 
 def _bias(layer: nn.Conv2d | nn.Linear) -> Tensor:

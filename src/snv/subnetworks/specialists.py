@@ -160,8 +160,8 @@ class Specialists:
     def certify(self, t: int, seed: int | None = None) -> Certificate:
         """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
         seed = self.certificates[t].seed if seed is None else seed
-        found = certify(*self._parts(t), self.reads(t), self.shape, seed)
-        return replace(found, evidence=_evidence(self, t))
+        certificate = certify(*self._parts(t), self.reads(t), self.shape, seed)
+        return replace(certificate, evidence=_evidence(self, t))
 
     def probe_logits(self, t: int) -> Logits:
         """Answers of task t to the probe images of its certificate."""
@@ -170,8 +170,8 @@ class Specialists:
 
     def changed(self) -> dict[int, list[str]]:
         """The tasks that are not, bit for bit, what they were when they were learned, and what of them, in words."""
-        found = {t: _changes(issued, self.certify(t)) for t, issued in enumerate(self.certificates)}
-        return {t: parts for t, parts in found.items() if parts}
+        changes = {t: _changes(issued, self.certify(t)) for t, issued in enumerate(self.certificates)}
+        return {t: parts for t, parts in changes.items() if parts}
 
     def verify(self) -> None:
         """Stop if any task changed by a single bit."""
@@ -210,18 +210,18 @@ class Specialists:
 
     def load(self, state: Kept) -> None:
         _load_network(self.network, state["network"])
-        self.subnetworks = [Subnetwork.from_state(kept, self.device) for kept in state["subnetworks"]]
-        self.certificates = [Certificate.from_state(kept) for kept in state["certificates"]]
-        self.statistics = [Statistics.from_state(kept, self.device) for kept in state["statistics"]]
+        self.subnetworks = [Subnetwork.from_state(stored, self.device) for stored in state["subnetworks"]]
+        self.certificates = [Certificate.from_state(stored) for stored in state["certificates"]]
+        self.statistics = [Statistics.from_state(stored, self.device) for stored in state["statistics"]]
         self._cut_out.clear()
 
 
 def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:
     """The neurons that any of these subnetworks has."""
-    found = torch.zeros(neurons.n, dtype=torch.bool)
+    members = torch.zeros(neurons.n, dtype=torch.bool)
     for subnetwork in subnetworks:
-        found |= subnetwork.mask
-    return found
+        members |= subnetwork.mask
+    return members
 
 
 def _evidence(specialists: Specialists, t: int) -> tuple[str, ...]:
@@ -235,9 +235,9 @@ def _evidence(specialists: Specialists, t: int) -> tuple[str, ...]:
 def _changes(issued: Certificate, now: Certificate) -> list[str]:
     """What is not as it was issued, in words."""
     same_sums = (now.threads, now.machine) == (issued.threads, issued.machine)
-    found = ["weights"] if now.tensors != issued.tensors else []
-    found += ["answers"] if same_sums and now.logits != issued.logits else []
-    return found + (changed_evidence(issued.evidence, now.evidence) if issued.evidence else [])
+    parts = ["weights"] if now.tensors != issued.tensors else []
+    parts += ["answers"] if same_sums and now.logits != issued.logits else []
+    return parts + (changed_evidence(issued.evidence, now.evidence) if issued.evidence else [])
 
 
 def _load_network(network: Network, state: dict[str, Tensor]) -> None:

@@ -49,12 +49,12 @@ def subnetwork_of(body: nn.Module, neurons: Neurons, mask: Mask) -> Subnetwork:
 @contextmanager
 def norm_of(body: nn.Module, subnetwork: Subnetwork) -> Iterator[None]:
     """The body has the task's norm layers inside the block."""
-    before = norm_state(body)
+    own = norm_state(body)
     load_norm(body, subnetwork.norm)
     try:
         yield
     finally:
-        load_norm(body, before)
+        load_norm(body, own)
 
 
 @contextmanager

@@ -85,12 +85,12 @@ class Replay:
         """How many copies of each value the coalitions need, before and after its layer's gates."""
         alone = Sharing(torch.zeros(len(gates), dtype=torch.long), 1)
         by_layer = [_distinct(part) for _, part in self.neurons.by_layer(gates)]
-        found = {self.input: (alone, alone)}
+        sharings = {self.input: (alone, alone)}
         for node, step in self.steps.items():
-            before = _joint([alone, *(found[parent][1] for parent in step.parents)])
+            before = _joint([alone, *(sharings[parent][1] for parent in step.parents)])
             after = before if step.layer is None else _joint([before, by_layer[step.layer]])
-            found[node] = (before, after)
-        return found
+            sharings[node] = (before, after)
+        return sharings
 
     def peak(self, sharing: Sharings) -> int:
         """Bytes of activations alive at once, per example."""
@@ -190,7 +190,7 @@ def traced(model: nn.Module, neurons: Neurons, forward: Forward | None = None) -
     root = _Root(model, forward or model)
     try:
         return Replay(root, graph_of(root), neurons)
-    except Exception as error:  # tracing runs the model's own code, which may fail in any way on a value no tensor
+    except Exception as error:  # of the model's own code, run on a value that is not a tensor
         raise Untraceable(f"{type(error).__name__}: {str(error).strip().rstrip('.')}") from error
 
 
