@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snv.components.freezing import Frozen, bits
-from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined
+from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, check_buffer, exemplars_per_class, herd
@@ -26,7 +26,9 @@ __all__ = [
     "held",
     "herd",
     "joined",
+    "packed",
     "redraw",
     "restored",
+    "unpacked",
     "weighted_distance",
 ]

@@ -6,6 +6,7 @@ order, whoever adds them, and subtracting what a task added leaves exactly what 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +34,7 @@ class ClassSums:
 
     counts: Float[Tensor, " k"]
     sums: Float[Tensor, "k f"]
-    products: Float[Tensor, "f f"]
+    products: Float[Tensor, "p p"]  # (f, f); empty where it is kept elsewhere, added to that of other classes
 
     @staticmethod
     def blank(k: int, n_features: int, device: torch.device | None = None) -> ClassSums:
@@ -52,8 +53,8 @@ class ClassSums:
 
     @staticmethod
     def from_state(state: State, device: torch.device | None = None) -> ClassSums:
-        sums = state["sums"].to(device)
-        return ClassSums(state["counts"].to(device), sums, unpacked(state["products"].to(device), sums.shape[1]))
+        counts, sums, products = (state[name].to(device) for name in ("counts", "sums", "products"))
+        return ClassSums(counts, sums, unpacked(products))
 
 
 def joined(parts: list[ClassSums]) -> ClassSums:
@@ -101,8 +102,9 @@ def packed(symmetric: Float[Tensor, "f f"]) -> Float[Tensor, " triangle"]:
     return symmetric[rows, columns]
 
 
-def unpacked(triangle: Float[Tensor, " triangle"], size: int) -> Float[Tensor, "size size"]:
+def unpacked(triangle: Float[Tensor, " triangle"]) -> Float[Tensor, "f f"]:
     """The symmetric matrix of which this is the upper triangle."""
+    size = (math.isqrt(8 * len(triangle) + 1) - 1) // 2
     rows, columns = torch.triu_indices(size, size, device=triangle.device)
     symmetric = triangle.new_zeros(size, size)
     symmetric[rows, columns] = triangle

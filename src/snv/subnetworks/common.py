@@ -1,0 +1,163 @@
+"""What tasks share without training it: a fixed space in which every class ever seen can be compared with every other.
+
+A specialist knows its own classes well and nothing of others; the common space knows all classes a little. With the
+task known, its specialist and its closed-form head are two opinions, joined by weights from its own validation images.
+Without it, the common space says which few tasks are worth asking, and only their specialists run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from snv.components import ClassSums, Discriminant, discriminant, packed, unpacked
+from snv.files import State
+from snv.shapes import Features, Images, Labels, Logits
+from snv.subnetworks.opinions import opinion_weights, weighed
+
+ASKED = 2
+"""Specialists that are asked about an image whose task is not known: more cost time and add next to nothing."""
+
+Ask: TypeAlias = Callable[[Images, int], Logits]
+"""What the specialist of a task says of some images."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommonTask:
+    """What one task leaves in the common space; none of it ever changes."""
+
+    head: Discriminant  # of its own classes, by their own covariance
+    weights: Float[Tensor, " 2"]  # of its specialist and of its head
+    open_weights: Float[Tensor, " 2"]  # of the common space and of the task's own answer, where no task is known
+    classes: (
+        ClassSums | None
+    )  # if that is asked for; products are those of all tasks, kept once, unless it is separable
+
+    def state(self) -> State:
+        classes = self.classes.state() if self.classes is not None else None
+        weights = {"weights": self.weights, "open_weights": self.open_weights}
+        return {"head": self.head.state(), **weights, "classes": classes}
+
+    @staticmethod
+    def from_state(state: State, device: torch.device | None = None) -> CommonTask:
+        classes = ClassSums.from_state(state["classes"], device) if state["classes"] is not None else None
+        weights, open_weights = state["weights"].to(device), state["open_weights"].to(device)
+        return CommonTask(Discriminant.from_state(state["head"], device), weights, open_weights, classes)
+
+
+class Common:
+    """The space, and what every task has left in it."""
+
+    def __init__(self, space: nn.Module, open_answers: bool, separable: bool) -> None:
+        """``open_answers``: also without the task; ``separable``: each task keeps its own products, so it can go."""
+        self.space, self.open_answers, self.separable = space.eval(), open_answers, separable
+        self.tasks: list[CommonTask] = []
+        self.products: Tensor | None = None  # Σ φφᵀ over all classes, where tasks do not keep their own
+        self._all: Discriminant | None = None  # of all classes as they are now
+
+    @torch.no_grad()
+    def features(self, images: Images) -> Features:
+        features: Features = self.space(images)
+        return features
+
+    # ---- answers
+
+    def answer(self, own: Logits, features: Features, t: int) -> Logits:
+        """Of task t's classes: what its specialist says, joined with its head in the common space."""
+        part = self.tasks[t]
+        return weighed(part.weights, [own.log_softmax(1), part.head(features).log_softmax(1)]).float()
+
+    def open_answer(self, images: Images, ask: Ask) -> Logits:
+        """Of all classes: the common space weighs tasks, the most likely of them are asked about their classes."""
+        weights = torch.stack([part.open_weights for part in self.tasks]).double().mean(0)
+        return weighed(weights, list(self._opinions(images, ask))).float()
+
+    def _opinions(self, images: Images, ask: Ask) -> tuple[Logits, Logits]:
+        features = self.features(images)
+        return self._everywhere(features), self._within_tasks(images, features, ask)
+
+    def _everywhere(self, features: Features) -> Logits:
+        """Log-posteriors of all classes in the common space."""
+        if self._all is None:
+            self._all = discriminant(self.pooled())
+        return self._all(features).log_softmax(1)
+
+    def _within_tasks(self, images: Images, features: Features, ask: Ask) -> Logits:
+        """Log-posteriors of classes within each task: of specialist and head where it is asked, else of its head."""
+        blocks = self.blocks()
+        said = [part.head(features).log_softmax(1) for part in self.tasks]
+        asked = self.worth_asking(features)
+        for t in range(len(blocks)):
+            rows = (asked == t).any(1).nonzero()[:, 0]
+            if len(rows):
+                said[t] = said[t].index_put((rows,), self.answer(ask(images[rows], t), features[rows], t).to(said[t]))
+        return torch.cat(said, dim=1)
+
+    def worth_asking(self, features: Features) -> Int64[Tensor, "b asked"]:
+        """The tasks that are most likely in the common space."""
+        posterior = self._everywhere(features)
+        tasks = torch.stack([posterior[:, b.start : b.stop].logsumexp(1) for b in self.blocks()], dim=1)
+        return tasks.topk(min(ASKED, len(self.tasks)), dim=1).indices
+
+    def blocks(self) -> list[range]:
+        sizes = [len(part.head.bias) for part in self.tasks]
+        return [range(sum(sizes[:t]), sum(sizes[: t + 1])) for t in range(len(sizes))]
+
+    # ---- one task more, one task less
+
+    @torch.no_grad()
+    def add(self, sums: ClassSums, validation: Callable[[], Iterable[Tensor]], labels: Labels, ask: Ask) -> None:
+        """The newest task: sums of its training images; batches of its validation images, with labels 0 … k−1."""
+        t, head = len(self.tasks), discriminant(sums)
+        opinions = [(ask(x, t).log_softmax(1), head(self.features(x)).log_softmax(1)) for x in validation()]
+        weights = opinion_weights(_side_by_side(opinions), labels)
+        if not self.open_answers:
+            self.tasks.append(CommonTask(head, weights, torch.ones_like(weights), None))
+            return
+        kept = sums if self.separable else ClassSums(sums.counts, sums.sums, sums.products[:0, :0])
+        if not self.separable:
+            self.products = sums.products if self.products is None else self.products + sums.products
+        self.tasks.append(CommonTask(head, weights, torch.ones_like(weights), kept))
+        self._all = None
+        opinions = [self._opinions(x, ask) for x in validation()]
+        chosen = opinion_weights(_side_by_side(opinions), labels + self.blocks()[-1].start)
+        self.tasks[-1] = CommonTask(head, weights, chosen, kept)
+
+    def forget(self, t: int) -> None:
+        """Take away exactly what task t added. If it was the first, filters stay whitened with its patches."""
+        if self.open_answers and not self.separable:
+            raise RuntimeError("The products of all tasks are kept as one sum, so a task cannot be taken out of it.")
+        del self.tasks[t]
+        self._all = None
+
+    def pooled(self) -> ClassSums:
+        """All classes of all tasks."""
+        parts = [part.classes for part in self.tasks if part.classes is not None]
+        products = self.products if self.products is not None else sum(part.products for part in parts)
+        assert isinstance(products, Tensor)
+        return ClassSums(torch.cat([p.counts for p in parts]), torch.cat([p.sums for p in parts]), products)
+
+    # ---- what is kept
+
+    def state(self) -> State:
+        return {
+            "space": dict(self.space.state_dict()),
+            "tasks": [part.state() for part in self.tasks],
+            "products": packed(self.products) if self.products is not None else None,
+        }
+
+    def load(self, state: State, device: torch.device) -> None:
+        self.space.load_state_dict(state["space"])
+        self.tasks = [CommonTask.from_state(part, device) for part in state["tasks"]]
+        self.products = unpacked(state["products"].to(device)) if state["products"] is not None else None
+        self._all = None
+
+
+def _side_by_side(batches: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Two opinions on all batches."""
+    return [torch.cat(opinion) for opinion in zip(*batches, strict=True)]

@@ -1,0 +1,130 @@
+"""The common space: tasks told apart, opinions joined, few specialists asked, a task taken away exactly."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from snv.components import ClassSums
+from snv.subnetworks.common import ASKED, Common
+
+K, N_TASKS = 2, 4
+RNG = torch.Generator().manual_seed(0)
+CENTRES = 2.0 * torch.randn(N_TASKS * K, 6, generator=RNG)
+
+
+class Flat(nn.Module):
+    """Six pixels are six features."""
+
+    n_features = 6
+
+    def forward(self, images):
+        return images.flatten(1)
+
+
+def drawn(t, n=80, seed=0):
+    """Images (n, 1, 2, 3) of task t, and their labels 0 … k−1."""
+    rng = torch.Generator().manual_seed(10 * t + seed)
+    labels = torch.arange(n) % K
+    return (CENTRES[K * t + labels] + torch.randn(n, 6, generator=rng)).view(n, 1, 2, 3), labels
+
+
+class Specialists:
+    """Each knows its own classes by their centres; they remember who was asked, and about how many images."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, images, t):
+        self.asked.append((t, len(images)))
+        return -torch.cdist(images.flatten(1), CENTRES[K * t : K * (t + 1)])
+
+
+def learned(tasks=range(N_TASKS), *, open_answers=True, separable=False):
+    common, ask = Common(Flat(), open_answers, separable), Specialists()
+    for place, t in enumerate(tasks):
+        images, labels = drawn(t)
+        sums = ClassSums.blank(K, 6)
+        sums.add(common.features(images), labels)
+        val, answers = drawn(t, seed=1)
+        common.add(
+            sums, lambda val=val: val.split(32), answers, lambda x, s, order=list(tasks), ask=ask: ask(x, order[s])
+        )
+        assert len(common.tasks) == place + 1
+    return common, ask
+
+
+def test_classes_of_all_tasks_are_told_apart():
+    common, ask = learned()
+    right = 0.0
+    for t in range(N_TASKS):
+        images, labels = drawn(t, seed=2)
+        right += float((common.open_answer(images, ask).argmax(1) == K * t + labels).double().mean()) / N_TASKS
+    assert right > 0.7  # chance is 1/8
+
+
+def test_of_each_image_only_the_most_likely_tasks_are_asked():
+    common, ask = learned()
+    images, _ = drawn(0, n=40, seed=2)
+    ask.asked.clear()
+    common.open_answer(images, ask)
+    assert sum(n for _, n in ask.asked) == 40 * ASKED
+    worth = common.worth_asking(common.features(images))
+    assert float((worth == 0).any(1).double().mean()) > 0.9
+
+
+def test_with_the_task_known_an_answer_never_changes():
+    images, _ = drawn(1, seed=2)
+    common, ask = learned(range(2))
+    before = common.answer(ask(images, 1), common.features(images), 1)
+    more, ask = learned(range(4))
+    assert torch.equal(more.answer(ask(images, 1), more.features(images), 1), before)
+
+
+def test_a_specialist_that_knows_nothing_gets_no_weight():
+    common = Common(Flat(), open_answers=False, separable=False)
+    images, labels = drawn(0)
+    sums = ClassSums.blank(K, 6)
+    sums.add(common.features(images), labels)
+    val, answers = drawn(0, n=6000, seed=1)
+    noise = torch.randn(6000, K, generator=torch.Generator().manual_seed(3))
+    common.add(sums, lambda: [val], answers, lambda _images, _t: noise)
+    assert common.tasks[0].weights[0] < 0.1
+    assert common.tasks[0].weights[1] > 0.3
+
+
+def test_the_order_of_tasks_does_not_change_what_is_kept_of_all_classes():
+    straight, _ = learned(range(4))
+    other, _ = learned([2, 0, 3, 1])
+    assert torch.equal(straight.pooled().products, other.pooled().products)
+    assert torch.equal(straight.pooled().sums[4:6], other.pooled().sums[:2])
+
+
+def test_a_forgotten_task_leaves_exactly_what_would_be_there_without_it():
+    with_it, _ = learned([0, 1, 2], separable=True)
+    with_it.forget(1)
+    without, _ = learned([0, 2], separable=True)
+    for name in ("counts", "sums", "products"):
+        assert torch.equal(getattr(with_it.pooled(), name), getattr(without.pooled(), name))
+
+
+def test_a_task_whose_products_are_not_kept_apart_cannot_be_forgotten():
+    common, _ = learned([0, 1])
+    with pytest.raises(RuntimeError, match="one sum"):
+        common.forget(0)
+
+
+@pytest.mark.parametrize("separable", [False, True])
+def test_what_is_saved_and_loaded_answers_the_same(separable):
+    common, ask = learned(separable=separable)
+    copy = Common(Flat(), open_answers=True, separable=separable)
+    copy.load(common.state(), torch.device("cpu"))
+    images, _ = drawn(3, seed=2)
+    assert torch.equal(copy.open_answer(images, ask), common.open_answer(images, ask))
+
+
+def test_where_the_task_is_always_known_no_covariance_is_kept():
+    common, _ = learned(open_answers=False)
+    assert common.products is None
+    assert all(part.classes is None for part in common.tasks)
