@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -13,7 +14,7 @@ from snv.errors import UserError
 from snv.networks import build_network
 from snv.networks.layers import KINDS
 from snv.neurons.find import find_neurons
-from snv.subnetworks.cutting import compact, require_cuttable, write_back
+from snv.subnetworks.cutting import _size_after, compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
 from snv.subnetworks.select import select
 from snv.subnetworks.subnetwork import masked, norm_of, subnetwork_of
@@ -400,3 +401,13 @@ def test_a_layer_called_twice_is_refused():
     neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
     with pytest.raises(UserError, match=r"calls a Conv2d layer twice; .* Give each call its own layer"):
         require_cuttable(body, neurons, (3, 8, 8))
+
+
+@pytest.mark.parametrize("padding", [0, 1, (2, 1), "same", "valid"])
+@pytest.mark.parametrize("stride", [1, 2, (1, 3)])
+def test_the_size_of_maps_is_computed_as_a_convolution_has_it(padding, stride):
+    if padding == "same" and stride != 1:
+        pytest.skip("PyTorch has no such layer")
+    for kernel, dilation, size in itertools.product((1, 3, (3, 5)), (1, 2), ((9, 9), (16, 11))):
+        layer = nn.Conv2d(2, 3, kernel, stride, padding, dilation)
+        assert _size_after(layer, size) == layer(torch.zeros(1, 2, *size)).shape[2:]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from snv.shapes import Features, Images
+
+Layer = TypeVar("Layer", bound=nn.Module)
 
 
 class Body(nn.Module):
@@ -25,17 +28,26 @@ class Body(nn.Module):
         return features
 
 
+def blank(layer: Layer) -> Layer:
+    """A layer made on "meta", given memory but no values: PyTorch's own would disturb the global generator.
+
+    Note: ``to_empty`` does the same, and loads a second's worth of modules for it.
+    """
+    for name, parameter in list(layer.named_parameters()):
+        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape)))
+    return layer
+
+
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, *, rng: torch.Generator) -> nn.Conv2d:
     """A padded convolution without bias, with He's initialisation (normal, fan-out, ReLU) drawn from ``rng``."""
-    # made on "meta" and then given memory: PyTorch's own initialisation would disturb the global generator
-    layer = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False, device="meta").to_empty(device="cpu")
+    layer = blank(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False, device="meta"))
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=rng)
     return layer
 
 
 def linear(inputs: int, outputs: int, *, rng: torch.Generator) -> nn.Linear:
     """A linear layer with PyTorch's own initialisation, U(−1/√inputs, 1/√inputs), drawn from ``rng``."""
-    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
+    layer = blank(nn.Linear(inputs, outputs, device="meta"))
     bound = 1 / math.sqrt(inputs)
     nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
     nn.init.uniform_(layer.bias, -bound, bound, generator=rng)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.networks.body import linear
+from snv.networks.body import blank, linear
 from snv.shapes import Features, Images
 
 BLOCK = {"cpu": 2**19}
@@ -23,7 +23,7 @@ class Imitator(nn.Module):
     def __init__(self, inputs: int, width: int, grid: int, outputs: int, rng: torch.Generator) -> None:
         super().__init__()
         self.grid = grid
-        self.convolution = nn.Conv2d(inputs, width, 3, padding=1, device="meta").to_empty(device="cpu")
+        self.convolution = blank(nn.Conv2d(inputs, width, 3, padding=1, device="meta"))
         bound = 1 / math.sqrt(9 * inputs)
         for tensor in (self.convolution.weight, self.convolution.bias):
             assert tensor is not None

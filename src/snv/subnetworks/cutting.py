@@ -326,9 +326,14 @@ def _settings(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _size_after(layer: nn.Conv2d, size: tuple[int, ...]) -> tuple[int, ...]:
-    """Height and width of the maps that a convolution makes; "meta" tensors have a shape and no values."""
-    maps = torch.empty(1, layer.in_channels, *size, device="meta")
-    return tuple(F.conv2d(maps, layer.weight.to("meta"), None, layer.stride, layer.padding, layer.dilation).shape[2:])
+    """Height and width of the maps that a convolution makes."""
+    if layer.padding == "same":
+        return size
+    padding = (0, 0) if isinstance(layer.padding, str) else layer.padding
+    steps = zip(size, padding, layer.dilation, layer.kernel_size, layer.stride, strict=True)
+    return tuple(
+        (n + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1 for n, pad, dilation, kernel, stride in steps
+    )
 
 
 def _to_features(node: fx.Node, module: nn.Module | None, x: Signal) -> bool:
