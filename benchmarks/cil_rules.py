@@ -18,7 +18,6 @@ import torch
 
 from snv.runs import RunDirectory, open_run
 from snv.subnetworks import RULES
-from snv.training import Surroundings, prepared
 
 
 def right(path: Path) -> dict[str, float]:
@@ -27,10 +26,9 @@ def right(path: Path) -> dict[str, float]:
     learner = run.learner
     learner.load_state_dict(RunDirectory(path).newest()["learner"])
     learner.network.eval()
-    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess)
     found, n = dict.fromkeys(RULES, 0), 0
     for t in range(len(run.stream)):
-        for images, labels in prepared(run.stream.test(t), around, True):
+        for images, labels in learner.setting.prepared(run.stream.test(t)):
             with torch.inference_mode():
                 evidence = learner.specialists.evidence(images)
                 for name in RULES:

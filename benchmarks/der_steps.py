@@ -19,9 +19,9 @@ import torch
 
 from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays
-from snv.learners import LEARNERS, Setting, learn_task
+from snv.learners import LEARNERS
 from snv.networks import build_network
-from snv.training import Surroundings, Training
+from snv.training import Setting, Training, learn_task
 
 CPU = torch.device("cpu")
 MINI = Path(__file__).parents[1] / "configs" / "mini-til.toml"
@@ -34,13 +34,12 @@ def steps_of(name: str, stream: TaskStream, batch: int, **settings: object):
     network.to(memory_format=torch.channels_last)
     kind, preprocess = LEARNERS[name], Preprocess.of(stream.source)
     learner = kind(Setting(network, "til", config.train, preprocess, CPU, 0, len(stream)), kind.Config(**settings))
-    around = Surroundings(0, CPU, preprocess)
-    learn_task(learner, stream.task(0).without_test(), around)
+    learn_task(learner, stream.task(0).without_test())
     task = stream.task(1).without_test()
     learner.begin_task(task)
     stage = learner.stage(task, 0)
     assert stage is not None
-    training = Training(learner, task, stage, around)
+    training = Training(learner, task, stage)
     learner.set_training(True, stage)
     one = next(training._batches())
 

@@ -25,10 +25,10 @@ from snv.components import Frozen
 from snv.config import load_config
 from snv.data import Preprocess, TaskStream, from_arrays, load_source
 from snv.errors import UserError
-from snv.learners import LEARNERS, Setting, learn_task
+from snv.learners import LEARNERS
 from snv.networks import build_network
 from snv.runs import Meter
-from snv.training import Batch, Stage, Surroundings, Training
+from snv.training import Batch, Reporter, Setting, Stage, Training, learn_task
 
 CPU = torch.device("cpu")
 MINI = Path(__file__).parents[1] / "configs" / "mini-til.toml"
@@ -58,12 +58,11 @@ def make(name: str, stream: TaskStream, epochs: int | None, n_tasks: int):
 
 def learn(learner, stream: TaskStream, t: int, meter: Meter) -> float:
     """One task as the engine does it; returns its seconds, evaluation left out."""
-    learner.phase = meter.phase
+    learner.reporter = Reporter(phase=meter.phase)
     task = stream.task(t).without_test()
-    around = Surroundings(0, CPU, learner.setting.preprocess)
     start = time.perf_counter()
     with meter.phase("train"):
-        learn_task(learner, task, around)
+        learn_task(learner, task)
     took = time.perf_counter() - start
     task.close()
     return took
@@ -75,14 +74,14 @@ class Steps:
     def __init__(self, name: str, stream: TaskStream, **config: object) -> None:
         self.learner = make(name, stream, 1, 10)
         if config:
-            self.learner.config = type(self.learner.config)(**config)
+            kind = type(self.learner)
+            self.learner = kind(self.learner.setting, kind.Config(**config))
         learn(self.learner, stream, 0, Meter())
         self.task = stream.task(1).without_test()
         self.learner.begin_task(self.task)
         stage = self.learner.stage(self.task, 0)
         assert stage is not None
-        self.learner.begin_stage(self.task, stage)
-        self.training = Training(self.learner, self.task, stage, Surroundings(0, CPU, self.learner.setting.preprocess))
+        self.training = Training(self.learner, self.task, stage)
         self.stage: Stage = stage
         self.learner.set_training(True, stage)
         self.batches: list[Batch] = [batch for batch, _ in zip(self.training._batches(), range(6), strict=False)]

@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 
 from snv.data import Preprocess, TaskStream, from_arrays
-from snv.learners import SGD, Setting
+from snv.learners import SGD
 from snv.networks import build_network
-from snv.training import EVALUATION_BATCH, Stage, Surroundings, Training, TrainSettings
+from snv.training import EVALUATION_BATCH, Setting, Stage, Training, TrainSettings
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -57,8 +57,7 @@ class OurEpochs:
         self.learner = SGD(setting)
         self.task = stream.task(0).without_test()
         self.learner.begin_task(self.task)
-        around = Surroundings(0, DEVICE, preprocess)
-        self.training = Training(self.learner, self.task, Stage("train", settings), around)
+        self.training = Training(self.learner, self.task, Stage("train", settings))
 
     def epoch(self) -> None:
         self.training.train_one_epoch()

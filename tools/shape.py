@@ -214,9 +214,9 @@ def watch(what: str) -> list[str]:
             sys.setprofile(None)
         else:
             from snv.data import Preprocess, TaskStream, load_source
-            from snv.learners import LEARNERS, Setting, learn_task
+            from snv.learners import LEARNERS
             from snv.networks import build_network
-            from snv.training import Surroundings, TrainSettings
+            from snv.training import Setting, TrainSettings, learn_task
 
             stream = TaskStream(load_source("digits"), 5, 0, per_class=20)
             network = build_network("convnet", stream.source.shape, 0, width=4)
@@ -225,9 +225,8 @@ def watch(what: str) -> list[str]:
             setting = Setting(network, "til", train, preprocess, torch.device("cpu"), 0, 5)
             learner = LEARNERS[what](setting)
             task = stream.task(0).without_test()
-            around = Surroundings(0, torch.device("cpu"), preprocess)
             sys.setprofile(note)
-            learn_task(learner, task, around)
+            learn_task(learner, task)
             sys.setprofile(None)
     return sorted(seen)
 

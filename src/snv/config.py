@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from snv.errors import UserError, unknown
-from snv.learners import LEARNERS, Scenario
-from snv.training import TrainSettings
+from snv.learners import LEARNERS
+from snv.training import Scenario, TrainSettings
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,18 @@ import pytest
 import torch
 from test_learner_contract import assert_same
 from torch.utils.flop_counter import FlopCounterMode
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
+from snv.components.dark import label_loss, logit_loss, stored_columns
 from snv.errors import UserError
 from snv.files import cloned
-from snv.learners.der import DER, DERConfig, label_loss, logit_loss, stored_columns
+from snv.learners.der import DER, DERConfig
 from snv.networks import build_network
 from snv.runs.evaluate import accuracy
 from snv.runs.meter import Meter
-from snv.training.loop import Surroundings, Training, make_optimizer
+from snv.training.loop import Training, make_optimizer
+from snv.training.losses import cross_entropies
+from snv.training.reporter import Reporter
 from snv.training.stage import Batch
 
 BLOCKS = [range(2), range(2, 4), range(4, 7)]
@@ -35,7 +38,7 @@ def started(scenario, t=1, norm_layers=False, **config):
         learn(learner, stream, s)
     task = stream.task(t).without_test()
     learner.begin_task(task)
-    training = Training(learner, task, learner.stage(task, 0), around(learner))
+    training = Training(learner, task, learner.stage(task, 0))
     learner.network.train()
     return learner, next(training._batches())
 
@@ -143,10 +146,11 @@ def test_with_joint_passes_loss_and_gradients_are_those_of_one_batch_bit_for_bit
     old = learner.setting.preprocess(torch.cat([dark["pixels"], known["pixels"]]), "cpu")
     new, z_dark, z_known = twin(torch.cat([batch.images, old])).split([len(batch.labels), 12, 12])
     stored = torch.nn.functional.pad(dark["logits"], (0, 6 - dark["logits"].shape[1]))
-    matched = logit_loss(z_dark, stored, stored_columns(dark["labels"], learner.blocks, scenario))
-    own = stored_columns(known["labels"], learner.blocks, "til") if til else None
+    matched = logit_loss(z_dark, stored, stored_columns(dark["labels"], learner.blocks, til))
+    own = stored_columns(known["labels"], learner.blocks, True) if til else None
     repeated = label_loss(z_known, known["labels"], own)
-    expected = learner.task_losses(new[:, 4 if til else 0 :], batch.labels).mean() + 0.2 * matched + 0.5 * repeated
+    own = cross_entropies(new[:, 4 if til else 0 :], batch.labels, learner.scope()).mean()
+    expected = own + 0.2 * matched + 0.5 * repeated
     loss = learner.loss(batch)
     assert torch.equal(loss, expected)
     for part in (loss, expected):
@@ -179,14 +183,15 @@ def test_each_draw_is_a_whole_batch_however_many_images_are_new(passes, sizes):
 def test_multiply_accumulates_are_counted_right_while_the_buffer_fills_and_in_a_last_small_batch(passes):
     learner, _ = started("cil", t=0, passes=passes, replay=40)
     task = toy_stream().task(0).without_test()
-    training = Training(learner, task, learner.stage(task, 0), around(learner))
+    training = Training(learner, task, learner.stage(task, 0))
     meter, true, sizes = Meter(), 0.0, set()
+    learner.reporter = Reporter(counted=meter.counted)
     for epoch in range(2):
         training.progress.epoch = epoch
         for step, batch in enumerate(training._batches()):
             training.progress.step = step + 1
             sizes.add(len(batch.labels))
-            counted = meter.counted(learner.work(batch), len(batch.labels))
+            counted = meter.counted("update", len(batch.labels))
             with FlopCounterMode(display=False) as counter, meter.phase("train"), counted:
                 learner.step(batch, training.optimizer)
             true += counter.get_total_flops() / 2
@@ -210,7 +215,7 @@ def test_with_both_weights_at_zero_it_is_SGD_bit_for_bit(scenario):
 def test_logits_stored_before_a_class_existed_say_nothing_about_it():
     logits = torch.randn(3, 7, requires_grad=True)
     labels = torch.tensor([0, 3, 6])
-    valid = stored_columns(labels, BLOCKS, "cil")
+    valid = stored_columns(labels, BLOCKS, False)
     assert valid.sum(1).tolist() == [2, 4, 7]
     logit_loss(logits, torch.zeros(3, 7), valid).backward()
     assert torch.equal(logits.grad != 0, valid)
@@ -220,7 +225,7 @@ def test_logits_stored_before_a_class_existed_say_nothing_about_it():
 def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_stored(float64):
     torch.manual_seed(0)
     labels, z, stored = torch.tensor([0, 3, 3, 6]), torch.randn(4, 7), torch.randn(4, 7)
-    valid = stored_columns(labels, BLOCKS, "cil")  # 2 + 4 + 4 + 7 of 4 x 7 outputs
+    valid = stored_columns(labels, BLOCKS, False)  # 2 + 4 + 4 + 7 of 4 x 7 outputs
     ours = logit_loss(z, stored, valid)
     later_as_they_are = torch.where(valid, stored, z)
     mse = torch.nn.functional.mse_loss
@@ -234,7 +239,7 @@ def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_st
 
 def test_in_TIL_an_image_answers_to_its_own_head_only():
     labels = torch.tensor([1, 2, 5])
-    own = stored_columns(labels, BLOCKS, "til")
+    own = stored_columns(labels, BLOCKS, True)
     assert [row.nonzero().flatten().tolist() for row in own] == [[0, 1], [2, 3], [4, 5, 6]]
     logits = torch.randn(3, 7, requires_grad=True)
     label_loss(logits, labels, own).backward()
@@ -277,7 +282,7 @@ def test_stored_logits_stay_until_they_are_overwritten():
     stream = toy_stream()
     before = cloned(learner.buffer.state_dict()["columns"])
     task = stream.task(1).without_test()
-    Training(learner, task, learner.stage(task, 0), around(learner)).train_one_epoch()
+    Training(learner, task, learner.stage(task, 0)).train_one_epoch()
     after = learner.buffer.state_dict()["columns"]
     old = after["labels"] < 2
     assert 0 < int(old.sum()) < 20
@@ -309,8 +314,8 @@ def test_the_best_epoch_brings_its_own_memory_back():
     stage = dataclasses.replace(
         learner.stage(task, 0), settings=dataclasses.replace(learner.setting.train, lr=0.05, patience=3)
     )
-    near = around(learner)
-    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_epoch=note)).run()
+    learner.reporter = Reporter(on_epoch=note)
+    Training(learner, task, stage).run()
     best = min(range(len(losses)), key=losses.__getitem__)
     assert best < len(losses) - 1
     assert_same(learner.state_dict(), states[best])
@@ -331,7 +336,7 @@ def test_replay_is_augmented_afresh():
     photographs = dataclasses.replace(learner.setting.preprocess, augmentation="crop-flip")
     learner.setting = dataclasses.replace(learner.setting, preprocess=photographs)
     pixels = learner.buffer.draw(8, batch.rng("logit replay"))["pixels"]
-    first, again = (learner._augmented(pixels, b) for b in (batch, dataclasses.replace(batch, seed=batch.seed + 1)))
+    first, again = (learner.augmented(pixels, b) for b in (batch, dataclasses.replace(batch, seed=batch.seed + 1)))
     assert not torch.equal(first, again)
     assert not torch.equal(first, photographs(pixels, "cpu"))
 
@@ -343,7 +348,7 @@ def test_it_remembers_in_CIL_what_SGD_forgets():
         learner = make(name, "cil", stream, epochs=20)
         for t in range(3):
             learn(learner, stream, t)
-        final[name] = [accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(3)]
+        final[name] = [accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(3)]
     assert sum(final["der++"][:2]) > sum(final["sgd"][:2]) + 60
 
 

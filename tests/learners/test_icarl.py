@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 from test_learner_contract import assert_same
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.components.replay import Joined
 from snv.errors import UserError
@@ -33,7 +33,7 @@ def begun(scenario="cil", **config):
     learner, stream = learned(scenario, 1, **config)
     task = stream.task(1).without_test()
     learner.begin_task(task)
-    training = Training(learner, task, learner.stage(task, 0), around(learner))
+    training = Training(learner, task, learner.stage(task, 0))
     return learner, task, next(training._batches())
 
 
@@ -97,7 +97,7 @@ def test_the_teacher_is_the_previous_model_and_never_moves():
     before = cloned(dict(learner.network.state_dict()))
     task = stream.task(1).without_test()
     learner.begin_task(task)
-    Training(learner, task, learner.stage(task, 0), around(learner)).run()
+    Training(learner, task, learner.stage(task, 0)).run()
     assert_same(dict(learner.teacher.state_dict()), before)
     assert not torch.equal(learner.network.head(0).weight, before["heads.0.weight"])
     learner.end_task(task)
@@ -106,7 +106,7 @@ def test_the_teacher_is_the_previous_model_and_never_moves():
 
 def test_a_later_task_trains_on_its_images_and_all_exemplars():
     learner, task, _ = begun(buffer=20)
-    split = learner.training_split(task, learner.stage(task, 0))
+    split = learner.stage(task, 0).train
     assert isinstance(split, Joined)
     assert len(split) == len(task.train) + 20
     order = [torch.arange(len(split))]
@@ -216,9 +216,11 @@ def test_the_answer_is_the_nearest_mean():
     rows = plain_features(learner, pixels)
     images = learner.setting.preprocess(pixels, "cpu")
     gaps = [[float((f - mean).norm()) for mean in learner.means] for f in rows]
-    assert learner.predict(images, None).tolist() == [gap.index(min(gap)) for gap in gaps]
+    assert learner.logits(images, None).argmax(1).tolist() == [gap.index(min(gap)) for gap in gaps]
     for block in stream.blocks:
-        assert learner.predict(images, block).tolist() == [min(block, key=gap.__getitem__) for gap in gaps]
+        assert (learner.logits(images, block).argmax(1) + block.start).tolist() == [
+            min(block, key=gap.__getitem__) for gap in gaps
+        ]
 
 
 def test_scores_do_not_depend_on_the_length_of_features_nor_on_the_batch():
@@ -243,7 +245,7 @@ def test_it_remembers_in_CIL_what_SGD_forgets():
         learner = make(name, "cil", stream, epochs=15)
         for t in range(3):
             learn(learner, stream, t)
-        final[name] = [accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(3)]
+        final[name] = [accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(3)]
     assert sum(final["icarl"][:2]) > sum(final["sgd"][:2]) + 60
 
 
@@ -252,7 +254,7 @@ def test_it_remembers_in_CIL_what_SGD_forgets():
 
 def test_saved_in_the_middle_of_a_task_it_comes_back_with_its_teacher(tmp_path):
     learner, task, _ = begun()
-    Training(learner, task, learner.stage(task, 0), around(learner)).train_one_epoch()
+    Training(learner, task, learner.stage(task, 0)).train_one_epoch()
     save_state(tmp_path / "state", learner.state_dict())
     copy = make("icarl", "cil", toy_stream())
     copy.load_state_dict(load_state(tmp_path / "state"))

@@ -8,7 +8,7 @@ import math
 import pytest
 from toy import learn, make, toy_stream
 
-from snv.learners import LEARNERS
+from snv.learners import LEARNERS, bytes_beyond_network
 from snv.networks import build_network
 
 T, PIXELS, HIDDEN, CLASSES = 3, 64, 24, 6
@@ -16,7 +16,7 @@ WEIGHTS = PIXELS * HIDDEN
 BODY = WEIGHTS + HIDDEN
 HEADS = CLASSES * (HIDDEN + 1)
 IMAGES = 6 * 24  # of 30 of each class, training and validation
-SUBNETWORK = HIDDEN + 4 * HIDDEN  # its mask and the constants for other neurons
+SPACE, FEATURES = 3 * 4 * (36 + 1), 3 * 8  # of SLDA with three filters of 6 x 6
 FOR_ALL = HIDDEN + 8 * HIDDEN  # B_t, and the sums of values that come from training
 
 BY_HAND = {
@@ -30,9 +30,11 @@ BY_HAND = {
     ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
     ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
+    ("slda", "til"): SPACE + 8 * CLASSES * (FEATURES + 1),
+    ("slda", "cil"): SPACE + 8 * (CLASSES * (FEATURES + 1) + FEATURES * (FEATURES + 1) // 2),
     ("snv-paper", "til"): HIDDEN + T * 9 * HIDDEN,  # B_t; per task a mask and the values
-    ("snv", "til"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN),
-    ("snv", "cil"): FOR_ALL + T * (SUBNETWORK + 8 * HIDDEN + 16),  # and of CIL the means and deviations of two scores
+    ("snv", "til"): FOR_ALL + T * 9 * HIDDEN,  # per task a mask and the values
+    ("snv", "cil"): FOR_ALL + T * (9 * HIDDEN + 8),  # and of CIL the mean and deviation of the energy
 }
 
 
@@ -49,6 +51,7 @@ def learned(name, scenario, network=None, **config):
 @pytest.mark.parametrize(("name", "scenario"), BY_HAND, ids=lambda part: part)
 def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
+    own["slda"] = {"filters": 3}
     own["snv-paper"] = {"permutations": 2, "burn_in": 2}
     learner = learned(name, scenario, **own.get(name, {}))
     expected = BY_HAND[name, scenario]
@@ -57,7 +60,8 @@ def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
             int(s.mask.sum()) for s in learner.specialists.subnetworks
         ]  # features; class means in all so far, a covariance
         expected += sum(4 * 2 * f for t in range(T) for f in live[: t + 1]) + sum(4 * f * (f + 1) // 2 for f in live)
-    assert learner.bytes_beyond_network() == expected
+    newest = toy_stream(T).upto(T - 1) if learner.card.sees == "all tasks" else toy_stream(T).task(T - 1)
+    assert bytes_beyond_network(learner, newest) == expected
 
 
 def test_every_method_is_counted():

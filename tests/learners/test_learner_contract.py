@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.files import cloned, load_state, save_state
 from snv.learners import LEARNERS
@@ -24,7 +24,7 @@ def matrix(learner, stream):
     rows = []
     for t in range(len(stream)):
         learn(learner, stream, t)
-        rows.append([accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(t + 1)])
+        rows.append([accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(t + 1)])
     return rows
 
 
@@ -93,8 +93,8 @@ def test_a_prediction_changes_nothing(name, scenario):
     learner = make(name, scenario, stream)
     learn(learner, stream, 0)
     before = cloned(learner.state_dict())
-    accuracy(learner, stream.test(0), stream.blocks[0], around(learner))
-    accuracy(learner, stream.test(1), stream.blocks[1], around(learner))
+    accuracy(learner, stream.test(0), stream.blocks[0])
+    accuracy(learner, stream.test(1), stream.blocks[1])
     assert_same(learner.state_dict(), before)
 
 

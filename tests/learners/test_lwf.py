@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_learner_contract import assert_same
 from torch import nn
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.data import TaskStream, load_source
 from snv.errors import UserError
@@ -135,7 +135,7 @@ def test_the_teacher_stands_still_while_its_norm_layers_see_new_images():
     before = cloned(dict(learner.teacher.state_dict()))
     task = stream.task(1)
     learner.begin_task(task)
-    Training(learner, task, learner.stage(task, 0), around(learner)).run()
+    Training(learner, task, learner.stage(task, 0)).run()
     assert_same(dict(learner.teacher.state_dict()), before)
     assert not learner.teacher.training
     assert not torch.equal(learner.network.body.bn1.running_mean, learner.teacher.body.bn1.running_mean)
@@ -169,7 +169,7 @@ def test_in_TIL_old_answers_last_longer_with_distillation_than_without():
         learner = make("lwf", "til", stream, strength=strength)
         for t in range(2):
             learn(learner, stream, t)
-        kept[strength] = accuracy(learner, stream.test(0), stream.blocks[0], around(learner))
+        kept[strength] = accuracy(learner, stream.test(0), stream.blocks[0])
     assert kept[0.5] > kept[0.0] + 1
 
 
@@ -207,7 +207,7 @@ def test_a_warm_up_moves_the_new_head_and_nothing_else():
     before = cloned(dict(learner.network.state_dict()))
     stage = learner.stage(task, 0)
     assert (stage.name, stage.settings.epochs) == ("head", 2)
-    Training(learner, task, stage, around(learner)).run()
+    Training(learner, task, stage).run()
     after = dict(learner.network.state_dict())
     moved = {name for name, x in after.items() if not torch.equal(x, before[name])}
     assert moved == {"heads.1.weight", "heads.1.bias"}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_learner_contract import assert_same
 from torch import nn
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.components.penalty import weighted_distance
 from snv.data import TaskStream, load_source
@@ -19,6 +19,7 @@ from snv.learners.si import SI, importance
 from snv.networks import build_network
 from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
+from snv.training.reporter import Reporter
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
 
@@ -128,7 +129,7 @@ def test_importance_is_path_over_squared_movement_and_adds_up_over_tasks():
     before = cloned(learner.omega)
     task = stream.task(1)
     learner.begin_task(task)
-    Training(learner, task, learner.stage(task, 0), around(learner)).run()
+    Training(learner, task, learner.stage(task, 0)).run()
     path, start = learner.path, learner.start
     learner.end_task(task)
     assert learner.omega.keys() == dict(learner.network.named_parameters()).keys()
@@ -222,7 +223,7 @@ def test_in_TIL_digits_are_remembered_better_than_by_SGD():
         learner = make(name, "til", stream, **config)
         for t in range(2):
             learn(learner, stream, t)
-        kept[name] = accuracy(learner, stream.test(0), stream.blocks[0], around(learner))
+        kept[name] = accuracy(learner, stream.test(0), stream.blocks[0])
     assert kept["si"] > kept["sgd"] + 1
 
 
@@ -233,10 +234,8 @@ def test_the_path_belongs_to_the_epoch_that_early_stopping_brings_back():
     learner.begin_task(task)
     stage = Stage("train", TrainSettings(epochs=6, batch_size=16, lr=0.5, patience=3))
     epochs = []
-    listening = dataclasses.replace(
-        around(learner), on_epoch=lambda told: epochs.append((told["val_loss"], cloned(learner.path)))
-    )
-    Training(learner, task, stage, listening).run()
+    learner.reporter = Reporter(on_epoch=lambda entry: epochs.append((entry["val_loss"], cloned(learner.path))))
+    Training(learner, task, stage).run()
     best = min(range(len(epochs)), key=lambda k: epochs[k][0])
     assert best < len(epochs) - 1  # later epochs were undone
     assert_same(learner.path, epochs[best][1])

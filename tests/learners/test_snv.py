@@ -9,7 +9,7 @@ import weakref
 import pytest
 import torch
 from test_learner_contract import assert_same
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.data.augment import Preprocess
 from snv.data.task import InMemory
@@ -21,7 +21,8 @@ from snv.neurons.wiring import own_weights
 from snv.runs.evaluate import accuracy
 from snv.shapley.estimate import estimate
 from snv.subnetworks.rules import RULES
-from snv.training.loop import EVALUATION_BATCH, Training
+from snv.training.loop import Training
+from snv.training.setting import EVALUATION_BATCH
 from snv.valuation.scores import SCORES
 
 
@@ -70,7 +71,7 @@ def test_in_TIL_old_tasks_keep_their_accuracy_to_the_last_digit():
     rows = []
     for t in range(3):
         learn(learner, stream, t)
-        rows.append([accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(t + 1)])
+        rows.append([accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(t + 1)])
     assert rows[2][:2] == [rows[0][0], rows[1][1]]
 
 
@@ -250,7 +251,7 @@ SWITCHES = [
 @pytest.mark.parametrize("options", SWITCHES, ids=lambda o: "-".join(map(str, o.values())))
 def test_every_switch_learns(options):
     learner, stream = learned(2, **options)
-    assert accuracy(learner, stream.test(1), stream.blocks[1], around(learner)) > 60
+    assert accuracy(learner, stream.test(1), stream.blocks[1]) > 60
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -259,7 +260,7 @@ def test_every_rule_answers_all_classes(rule):
     logits = learner.logits(probes(), None)
     assert logits.shape == (7, 4)
     assert logits.isfinite().all()
-    seen = [accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(2)]
+    seen = [accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(2)]
     assert max(seen) > 35
 
 
@@ -299,7 +300,7 @@ def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(c
     assert bool(learner.specialists.frozen.all())
     assert "is full after task 2 of 4" in caplog.text
     assert "finds the network full: all 24 neurons are frozen" in caplog.text
-    assert all(accuracy(learner, stream.test(t), stream.blocks[t], around(learner)) > 60 for t in range(4))
+    assert all(accuracy(learner, stream.test(t), stream.blocks[t]) > 60 for t in range(4))
     learner.specialists.verify()
 
 
@@ -372,7 +373,7 @@ def test_values_from_training_survive_a_best_epoch_that_is_not_the_last():
     learner = make("snv", "til", stream, epochs=12, estimator="in-run", dense_share=0.9)
     learner.begin_task(stream.task(0).without_test())
     stage = learner.stage(stream.task(0).without_test(), 0)
-    training = Training(learner, stream.task(0).without_test(), stage, around(learner))
+    training = Training(learner, stream.task(0).without_test(), stage)
     for _ in range(3):
         training.train_one_epoch()
     training.progress.best_epoch = training.progress.epoch - 1 - stage.settings.patience  # as if none had been better
@@ -539,19 +540,19 @@ def test_with_norm_layers_and_frozen_rows_a_cut_task_goes_on_with_the_same_bits(
     task = stream.task(1).without_test()
     cut.begin_task(task)
     for index in range(stage):
-        Training(cut, task, cut.stage(task, index), around(cut)).run()
+        Training(cut, task, cut.stage(task, index)).run()
         cut.end_stage(task, cut.stage(task, index))
-    training = Training(cut, task, cut.stage(task, stage), around(cut))
+    training = Training(cut, task, cut.stage(task, stage))
     training.train_one_epoch()
     save_state(tmp_path / "cut", {"learner": cut.state_dict(), "training": training.state_dict()})
     state = load_state(tmp_path / "cut")
     again = normed(make("snv", "cil", stream, seed=5))
     again.setting = cut.setting
     again.load_state_dict(state["learner"])
-    Training(again, task, again.stage(task, stage), around(again), state["training"]).run()
+    Training(again, task, again.stage(task, stage), state["training"]).run()
     again.end_stage(task, again.stage(task, stage))
     for index in range(stage + 1, 2):
-        Training(again, task, again.stage(task, index), around(again)).run()
+        Training(again, task, again.stage(task, index)).run()
         again.end_stage(task, again.stage(task, index))
     again.end_task(task)
     assert_same(again.state_dict(), whole.state_dict())

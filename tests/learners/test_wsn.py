@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from test_learner_contract import assert_same
-from toy import around, learn, make, toy_stream
+from toy import learn, make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned
@@ -19,6 +19,7 @@ from snv.metrics.transfer import backward_transfer
 from snv.networks import build_network
 from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
+from snv.training.reporter import Reporter
 
 
 def convolutional(stream, **changes) -> WSN:
@@ -55,9 +56,7 @@ def test_frozen_weights_and_old_logits_stay_bit_identical_and_BWT_is_exactly_0(o
         learner.network.eval()
         weights.append({k: w.detach()[learner._mask(t)[k]].clone() for k, w in learner.weights.items()})
         logits.append(learner.logits(probes(), stream.blocks[t]))
-        matrix[t, : t + 1] = [
-            accuracy(learner, stream.test(j), stream.blocks[j], around(learner)) for j in range(t + 1)
-        ]
+        matrix[t, : t + 1] = [accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(t + 1)]
     for t in range(3):
         assert_same({k: w.detach()[learner._mask(t)[k]] for k, w in learner.weights.items()}, weights[t])
         assert torch.equal(learner.logits(probes(), stream.blocks[t]), logits[t])
@@ -177,10 +176,11 @@ def test_cut_in_the_middle_of_an_epoch_it_goes_on_with_the_same_bits():
         if (training.progress.epoch, training.progress.step) == (1, 1):
             saved.update(cloned({"learner": cut.state_dict(), "training": training.state_dict()}))
 
-    Training(cut, task, stage, dataclasses.replace(around(cut), on_step=keep)).run()
+    cut.reporter = Reporter(on_step=keep)
+    Training(cut, task, stage).run()
     resumed = convolutional(stream)
     resumed.load_state_dict(saved["learner"])
-    Training(resumed, task, stage, around(resumed), saved["training"]).run()
+    Training(resumed, task, stage, saved["training"]).run()
     resumed.end_task(task)
     assert_same(resumed.state_dict(), whole.state_dict())
 

@@ -6,11 +6,9 @@ import numpy as np
 import torch
 
 from snv.data import Preprocess, TaskStream, from_arrays
-from snv.learners import LEARNERS, Learner, Setting
-from snv.learners.base import learn_task
+from snv.learners import LEARNERS, Learner
 from snv.networks import build_network
-from snv.training.loop import Surroundings
-from snv.training.settings import TrainSettings
+from snv.training import Setting, TrainSettings, learn_task
 
 
 def toy_stream(n_tasks: int = 3, seed: int = 0) -> TaskStream:
@@ -37,12 +35,8 @@ def make(name: str, scenario: str, stream: TaskStream, epochs: int = 8, seed: in
     return kind(setting, kind.Config(**config))
 
 
-def around(learner: Learner) -> Surroundings:
-    return Surroundings(learner.setting.seed, learner.setting.device, learner.setting.preprocess)
-
-
 def learn(learner: Learner, stream: TaskStream, t: int) -> None:
     """One task, as the engine does it."""
     task = (stream.upto(t) if learner.card.sees == "all tasks" else stream.task(t)).without_test()
-    learn_task(learner, task, around(learner))
+    learn_task(learner, task)
     task.close()

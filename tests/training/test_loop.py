@@ -9,12 +9,13 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "learners"))
-from toy import around, make, toy_stream
+from toy import make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned
 from snv.seeding import generator
-from snv.training.loop import Surroundings, Training, epoch_order
+from snv.training.loop import Training, epoch_order
+from snv.training.reporter import Reporter
 from snv.training.settings import TrainSettings
 from snv.training.stage import Stage
 
@@ -46,8 +47,8 @@ def test_training_stops_after_patience_epochs_without_improvement_and_restores_t
         losses.append(entry["val_loss"])
         states.append(cloned(learner.state_dict()["network"]))
 
-    near = around(learner)
-    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_epoch=note)).run()
+    learner.reporter = Reporter(on_epoch=note)
+    Training(learner, task, stage).run()
     best = min(range(len(losses)), key=lambda e: (losses[e], e))
     assert len(epochs) < 100, "the toy task is learned long before the cap"
     assert len(epochs) - 1 - best == 3
@@ -58,25 +59,25 @@ def test_training_stops_after_patience_epochs_without_improvement_and_restores_t
 def test_without_patience_all_epochs_run_and_the_last_one_stays():
     learner, task, stage = started(epochs=7, lr=0.05, patience=0)
     entries = []
-    near = around(learner)
-    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_epoch=entries.append)).run()
+    learner.reporter = Reporter(on_epoch=entries.append)
+    Training(learner, task, stage).run()
     assert len(entries) == 7
 
 
 def test_cutting_training_at_any_step_and_going_on_gives_the_same_bits():
     learner, task, stage = started(epochs=3, patience=2)
-    near = around(learner)
     saved = []
 
     def keep(training):
         saved.append((cloned(training.state_dict()), cloned(learner.state_dict())))
 
-    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_step=keep)).run()
+    learner.reporter = Reporter(on_step=keep)
+    Training(learner, task, stage).run()
     whole = cloned(learner.state_dict()["network"])
     for training_state, learner_state in saved:
         other, task, stage = started(epochs=3, patience=2)
         other.load_state_dict(learner_state)
-        Training(other, task, stage, around(other), training_state).run()
+        Training(other, task, stage, training_state).run()
         for key, value in other.state_dict()["network"].items():
             assert torch.equal(value, whole[key])
 
@@ -86,15 +87,15 @@ def test_a_loss_that_is_not_a_number_stops_training_with_advice():
     with torch.no_grad():
         next(learner.network.parameters()).fill_(float("nan"))
     with pytest.raises(UserError, match=r"diverged: in epoch 1 .* Lower train\.lr"):
-        Training(learner, task, stage, around(learner)).run()
+        Training(learner, task, stage).run()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_every_optimiser_learns(optimizer):
     learner, task, stage = started(epochs=30, lr=0.01, optimizer=optimizer, clip_norm=1.0)
     entries = []
-    near = around(learner)
-    Training(learner, task, stage, Surroundings(near.seed, near.device, near.preprocess, on_epoch=entries.append)).run()
+    learner.reporter = Reporter(on_epoch=entries.append)
+    Training(learner, task, stage).run()
     assert entries[-1]["train_loss"] < 0.5 * entries[0]["train_loss"]
 
 
@@ -134,7 +135,6 @@ def test_bf16_training_learns_too():
     task = stream.task(0).without_test()
     learner.begin_task(task)
     entries = []
-    near = around(learner)
-    surroundings = Surroundings(near.seed, near.device, near.preprocess, on_epoch=entries.append)
-    Training(learner, task, learner.stage(task, 0), surroundings).run()
+    learner.reporter = Reporter(on_epoch=entries.append)
+    Training(learner, task, learner.stage(task, 0)).run()
     assert entries[-1]["val_accuracy"] > 90

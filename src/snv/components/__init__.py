@@ -1,15 +1,19 @@
-"""What several methods share: frozen weights, penalties, replayed images, Gaussian classes."""
+"""What several methods share: frozen weights, penalties, importance, teachers, replay, Gaussian classes."""
 
 from __future__ import annotations
 
+from snv.components.dark import label_loss, logit_loss, stored_columns
+from snv.components.fisher import Answers, answer_weights, fisher_diagonal, squared_gradients
 from snv.components.freezing import Frozen, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, check_buffer, exemplars_per_class, herd
+from snv.components.teacher import restored_teacher, teacher_state
 
 __all__ = [
     "HOLDS_WEIGHTS_ONLY",
+    "Answers",
     "ClassSums",
     "Discriminant",
     "Exemplars",
@@ -17,18 +21,26 @@ __all__ = [
     "Joined",
     "Reservoir",
     "Weights",
+    "answer_weights",
     "bits",
     "buffer_size",
     "check_buffer",
     "copied",
     "discriminant",
     "exemplars_per_class",
+    "fisher_diagonal",
     "held",
     "herd",
     "joined",
+    "label_loss",
+    "logit_loss",
     "packed",
     "redraw",
     "restored",
+    "restored_teacher",
+    "squared_gradients",
+    "stored_columns",
+    "teacher_state",
     "unpacked",
     "weighted_distance",
 ]

@@ -1,7 +1,9 @@
 """The catalogue of methods, on one screen."""
 
-from snv.learners.base import Learner, Setting, learn_stages, learn_task
-from snv.learners.card import SCENARIOS, Card, Scenario, method_table
+from typing import Any
+
+from snv.learners.base import Learner, bytes_beyond_network
+from snv.learners.card import SCENARIOS, Card, method_table
 from snv.learners.der import DER
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
@@ -16,7 +18,7 @@ from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_paper import SNVPaper
 from snv.learners.wsn import WSN
 
-LEARNERS: dict[str, type[Learner]] = {
+LEARNERS: dict[str, type[Learner[Any]]] = {
     "sgd": SGD,
     "joint": Joint,
     "ewc": EWC,
@@ -49,9 +51,6 @@ __all__ = [
     "LwF",
     "SNVConfig",
     "SNVPaper",
-    "Scenario",
-    "Setting",
-    "learn_stages",
-    "learn_task",
+    "bytes_beyond_network",
     "method_table",
 ]

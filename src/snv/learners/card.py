@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from snv.training import Scenario
+
 if TYPE_CHECKING:
     from snv.learners.base import Learner
 
-Scenario = Literal["til", "cil"]
 SCENARIOS: tuple[Scenario, ...] = ("til", "cil")
 
 
@@ -31,13 +32,13 @@ class Card:
     retired: Mapping[str, Any] = field(default_factory=dict)  # settings of older versions: what is always done now
 
 
-def method_table(methods: Mapping[str, type[Learner]]) -> str:
+def method_table(methods: Mapping[str, type[Learner[Any]]]) -> str:
     """The methods of a catalogue as a table in Markdown, with links that lead from the root of the repository."""
     head = ["| method | file | paper | scenarios | keeps |", "|---|---|---|---|---|"]
     return "\n".join([*head, *(_row(name, kind) for name, kind in methods.items())]) + "\n"
 
 
-def _row(name: str, kind: type[Learner]) -> str:
+def _row(name: str, kind: type[Learner[Any]]) -> str:
     card, file = kind.card, "/".join(kind.__module__.split(".")[1:]) + ".py"
     method = f"[`{name}`](docs/methods/{card.page}.md)" if card.page else f"`{name}`"
     scenarios = ", ".join(scenario.upper() for scenario in card.scenarios)

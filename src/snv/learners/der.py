@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool
 from torch import Tensor
 
-from snv.components import Reservoir, buffer_size, check_buffer
+from snv.components import Reservoir, buffer_size, check_buffer, label_loss, logit_loss, stored_columns
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
-from snv.learners.card import Card, Scenario
-from snv.shapes import Images, Labels, Logits, Pixels
-from snv.training import Batch, descend
+from snv.learners.base import Learner
+from snv.learners.card import Card
+from snv.shapes import Images, Logits, Pixels
+from snv.training import Batch, Setting, descend, first_class
 
 
 @dataclass(frozen=True)
@@ -47,31 +46,7 @@ class DERConfig:
                 )
 
 
-Columns = Bool[Tensor, "b k"]
-
-
-def stored_columns(labels: Labels, blocks: list[range], scenario: Scenario) -> Columns:
-    """The logits an image was stored with: of its own head (TIL), or of all classes up to its task (CIL)."""
-    starts, stops = torch.tensor([[b.start, b.stop] for b in blocks], device=labels.device).T.contiguous()
-    task = torch.bucketize(labels, stops, right=True)[:, None]  # (b, 1)
-    column = torch.arange(blocks[-1].stop, device=labels.device)
-    first = starts[task] if scenario == "til" else 0
-    valid: Columns = (column >= first) & (column < stops[task])  # (b, k)
-    return valid
-
-
-def logit_loss(logits: Logits, stored: Logits, valid: Columns) -> Tensor:
-    """Mean of (z − z')² over the entries that were stored; classes that came later are left alone."""
-    return torch.where(valid, logits - stored, 0.0).square().sum() / valid.sum()
-
-
-def label_loss(logits: Logits, labels: Labels, scope: Columns | None) -> Tensor:
-    """Cross-entropy within ``scope``, or among all classes."""
-    inside = logits if scope is None else logits.masked_fill(~scope, -torch.inf)
-    return F.cross_entropy(inside, labels)
-
-
-class DER(Learner):
+class DER(Learner[DERConfig]):
     """L = CE(z(x), y) + α·MSE(z(x'), z') + β·CE(z(x''), y''), with x' and x'' two draws from a reservoir."""
 
     card = Card(
@@ -83,35 +58,39 @@ class DER(Learner):
     )
     Config: ClassVar[type] = DERConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: DERConfig | None = None) -> None:
         super().__init__(setting, config)
         self.buffer = Reservoir(buffer_size(self.config.buffer, setting.scenario))
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update; then the batch is offered to the reservoir with the logits from before it."""
-        with self.setting.autocast():
-            loss, logits = self.loss_and_logits(batch)
-        told = descend(loss, optimizer, batch.stage.settings.clip_norm)
-        kept = F.pad(logits.detach().float(), (self._offset(), 0))  # at their global columns
-        self.buffer.offer(batch.rng("reservoir"), pixels=batch.pixels, labels=batch.labels, logits=kept)
-        return told
+        n = len(batch.labels)
+        kind = f"replay {batch.task}, {n} new and 2 x {self.n_drawn(batch)} old"  # the cost depends on both numbers
+        with self.reporter.counted(kind, n):
+            with self.setting.autocast():
+                loss, logits = self.loss_and_logits(batch)
+            loss = descend(loss, optimizer, batch.stage.settings.clip_norm)
+        columns = F.pad(logits.detach().float(), (first_class(self.scope()), 0))  # at their global places
+        self.buffer.offer(batch.rng("reservoir"), pixels=batch.pixels, labels=batch.labels, logits=columns)
+        return loss
 
     def loss(self, batch: Batch) -> Tensor:
         return self.loss_and_logits(batch)[0]
 
     def loss_and_logits(self, batch: Batch) -> tuple[Tensor, Logits]:
         """The loss, and the logits of the batch itself."""
-        n = self.n_drawn(batch)
+        n, til, device = self.n_drawn(batch), self.setting.scenario == "til", self.setting.device
         if n == 0:
             logits = self.task_logits(batch.images)
-            return self.training_loss(logits, batch.labels), logits
-        dark, known = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
-        old = self._augmented(torch.cat([dark["pixels"], known["pixels"]]), batch)
-        new, z_dark, z_known = self.passed(batch.images, *old.split(n))
-        terms = self._logit_term(z_dark, dark), self._label_term(z_known, known["labels"])
-        weights = self.config.logit_weight, self.config.label_weight
-        loss = self.training_loss(new, batch.labels) + weights[0] * terms[0] + weights[1] * terms[1]
-        return loss, new
+            return self.cross_entropy(logits, batch.labels), logits
+        dark, plain = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
+        old = self.augmented(torch.cat([dark["pixels"], plain["pixels"]]), batch)
+        new, z_dark, z_plain = self.passed(batch.images, *old.split(n))
+        y_dark, y_plain = dark["labels"].to(device), plain["labels"].to(device)
+        matched = logit_loss(z_dark, dark["logits"].to(device), stored_columns(y_dark, self.blocks, own_head=til))
+        repeated = label_loss(z_plain, y_plain, stored_columns(y_plain, self.blocks, own_head=True) if til else None)
+        weighted = self.config.logit_weight * matched, self.config.label_weight * repeated
+        return self.cross_entropy(new, batch.labels) + weighted[0] + weighted[1], new
 
     def n_drawn(self, batch: Batch) -> int:
         """The stored images of each draw: none if neither term has a weight, never more than there are."""
@@ -126,26 +105,12 @@ class DER(Learner):
             return self.task_logits(new), *(self.network(images).float() for images in old)
         logits: Logits = self.network(torch.cat(batches)).float()
         new, *rest = logits.split([len(images) for images in batches])
-        return new[:, self._offset() :], *rest
+        return new[:, first_class(self.scope()) :], *rest
 
-    def _logit_term(self, logits: Logits, dark: dict[str, Tensor]) -> Tensor:
-        labels, stored = (dark[name].to(logits.device) for name in ("labels", "logits"))
-        padded = F.pad(stored, (0, logits.shape[1] - stored.shape[1]))
-        return logit_loss(logits, padded, stored_columns(labels, self.blocks, self.setting.scenario))
-
-    def _label_term(self, logits: Logits, labels: Labels) -> Tensor:
-        labels, til = labels.to(logits.device), self.setting.scenario == "til"
-        return label_loss(logits, labels, stored_columns(labels, self.blocks, "til") if til else None)
-
-    def _augmented(self, pixels: Pixels, batch: Batch) -> Images:
+    def augmented(self, pixels: Pixels, batch: Batch) -> Images:
         settings = batch.stage.settings
         rng = batch.rng("augment replay") if settings.augment else None
         return self.setting.preprocess(pixels, self.setting.device, rng, settings.channels_last)
-
-    def work(self, batch: Batch) -> str:
-        """A draw is as large for few new images as for many, so the cost per new image depends on both numbers."""
-        n = self.n_drawn(batch)
-        return f"{len(batch.labels)} new and 2 x {n} old" if n else ""
 
     def bytes_kept(self, n_classes: int) -> int:
         """Pixels, a label of 8 bytes and logits of 4."""

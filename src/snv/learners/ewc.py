@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.components import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
+from snv.components import (
+    HOLDS_WEIGHTS_ONLY,
+    Answers,
+    Weights,
+    copied,
+    fisher_diagonal,
+    held,
+    restored,
+    weighted_distance,
+)
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
-from snv.shapes import Images, Labels, Logits
-from snv.training import EVALUATION_BATCH, Batch
+from snv.training import EVALUATION_BATCH, Batch, Setting, first_class
 
 log = logging.getLogger(__name__)
-
-Answers: TypeAlias = Literal["sampled", "exact", "empirical"]
 
 
 @dataclass(frozen=True)
@@ -48,33 +50,7 @@ class EWCConfig:
             raise UserError(f"learner.images counts images, so it is at least 1; got {self.images}. Try 256.")
 
 
-def answer_weights(
-    logits: Logits, labels: Labels, draws: Float[Tensor, " b"], answers: Answers
-) -> Float[Tensor, "b k"]:
-    """How much each class counts as the answer to each image: one drawn from p(y|x), all by p(y|x), or the label."""
-    p = logits.softmax(1)
-    if answers == "exact":
-        return p
-    if answers == "sampled":
-        below = p.cumsum(1) < draws.to(p)[:, None]
-        labels = below.sum(1).clamp(max=p.shape[1] - 1)  # rounding may leave the last sum a little below 1
-    return F.one_hot(labels, p.shape[1]).to(p)
-
-
-def squared_gradients(
-    forward: Callable[[Images], Logits], parameters: list[nn.Parameter], images: Images, weights: Float[Tensor, "b k"]
-) -> list[Tensor]:
-    """Σ_i Σ_y weight_iy (∂ log p(y|x_i) / ∂θ_j)²: squared image by image (a mean's square is far smaller)."""
-    total = [torch.zeros_like(p, requires_grad=False) for p in parameters]
-    for image, weight in zip(images.split(1), weights, strict=True):
-        log_p = forward(image).log_softmax(1)[0]
-        for y in weight.nonzero().flatten().tolist():
-            g = torch.autograd.grad(log_p[y], parameters, retain_graph=True, materialize_grads=True)
-            torch._foreach_addcmul_(total, torch._foreach_mul(g, weight[y]), g)
-    return total
-
-
-class EWC(Learner):
+class EWC(Learner[EWCConfig]):
     """CE + (λ/2) Σ_j F_j (θ_j − θ*_j)², with F the diagonal of the Fisher information after the earlier tasks."""
 
     card = Card(
@@ -86,7 +62,7 @@ class EWC(Learner):
     )
     Config: ClassVar[type] = EWCConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: EWCConfig | None = None) -> None:
         super().__init__(setting, config)
         self.fisher: Weights = {}  # F
         self.anchor: Weights = {}  # θ*
@@ -95,8 +71,7 @@ class EWC(Learner):
         loss = super().loss(batch)
         if not self.fisher or self.config.strength == 0:
             return loss
-        half: float = self.config.strength / 2
-        return loss + half * weighted_distance(self.held(), self.anchor, self.fisher)
+        return loss + self.config.strength / 2 * weighted_distance(self.held(), self.anchor, self.fisher)
 
     def held(self) -> dict[str, nn.Parameter]:
         return held(self.network, heads=self.setting.scenario == "cil")
@@ -104,7 +79,7 @@ class EWC(Learner):
     def end_task(self, task: Task) -> None:
         """F ← γF + F_new, θ* ← θ."""
         parameters = self.held()
-        with evaluating(self.network), self.phase("importance"):
+        with evaluating(self.network), self.reporter.phase("importance"):
             new = self.new_fisher(task, parameters)
         for name, old in self.fisher.items():
             new[name] += self.config.decay * old
@@ -114,24 +89,11 @@ class EWC(Learner):
     def new_fisher(self, task: Task, parameters: dict[str, nn.Parameter], batch: int = EVALUATION_BATCH) -> Weights:
         """F_new: the mean of squared gradients over random training images, not augmented."""
         rng = generator(self.setting.seed, "fisher", task.id)
-        chosen = torch.randperm(len(task.train), generator=rng)[: self.config.images]
-        draws = torch.rand(len(chosen), generator=rng)
-        total = [torch.zeros_like(p, requires_grad=False) for p in parameters.values()]
-        device, channels_last = self.setting.device, self.setting.train.channels_last
-        done = count()
-
-        def forward(image: Images) -> Logits:
-            self.tell("importance", next(done), len(chosen))
-            return self.task_logits(image)
-
-        for (pixels, labels), u in zip(task.train.batches(chosen.split(batch)), draws.split(batch), strict=True):
-            images = self.setting.preprocess(pixels, device, None, channels_last)
-            with torch.no_grad():
-                logits = self.task_logits(images)
-            weights = answer_weights(logits, labels.to(device) - self._offset(), u, self.config.answers)
-            torch._foreach_add_(total, squared_gradients(forward, list(parameters.values()), images, weights))
-        torch._foreach_div_(total, len(chosen))
-        return dict(zip(parameters, total, strict=True))
+        rows = torch.randperm(len(task.train), generator=rng)[: self.config.images]
+        draws = torch.rand(len(rows), generator=rng)
+        first, images = first_class(self.scope()), self.setting.prepared(task.train, rows, batch)
+        within = ((some, labels - first) for some, labels in images)
+        return fisher_diagonal(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
 
     def bytes_kept(self, n_classes: int) -> int:
         return 2 * bytes_of(self.network)

@@ -6,22 +6,31 @@ import dataclasses
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from snv.components import Exemplars, Joined, buffer_size, check_buffer, exemplars_per_class, herd
+from snv.components import (
+    Exemplars,
+    Joined,
+    buffer_size,
+    check_buffer,
+    exemplars_per_class,
+    herd,
+    restored_teacher,
+    teacher_state,
+)
 from snv.data import Split, Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
-from snv.training import EVALUATION_BATCH, Batch, Stage
+from snv.training import Batch, Setting, Stage, first_class, n_right
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +72,7 @@ def nearness(features: Features, means: Means) -> Logits:
     return -torch.cdist(F.normalize(features, dim=1), means, compute_mode="donot_use_mm_for_euclid_dist")
 
 
-class ICaRL(Learner):
+class ICaRL(Learner[ICaRLConfig]):
     """Trains on the new task and the exemplars together, the same way in TIL and CIL; answers by the nearest mean."""
 
     card = Card(
@@ -76,7 +85,7 @@ class ICaRL(Learner):
     )
     Config: ClassVar[type] = ICaRLConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: ICaRLConfig | None = None) -> None:
         super().__init__(setting, config)
         self.memory_size = buffer_size(self.config.buffer, setting.scenario)
         self.exemplars = Exemplars()
@@ -91,17 +100,17 @@ class ICaRL(Learner):
         super().begin_task(task)
 
     def stage(self, task: Task, index: int) -> Stage | None:
+        if index > 0:
+            return None
         train = self.setting.train
         decayed = dataclasses.replace(train, weight_decay=train.weight_decay or self.config.weight_decay)
-        return Stage("train", decayed) if index == 0 else None
-
-    def training_split(self, task: Task, stage: Stage) -> Split:
-        return Joined(task.train, self.exemplars.split()) if len(self.exemplars) else task.train
+        joined = Joined(task.train, self.exemplars.split()) if len(self.exemplars) else task.train
+        return Stage("train", decayed, train=joined)
 
     def end_task(self, task: Task) -> None:
         """Choose exemplars, and place all means anew with the features as they are now."""
         self.network.eval()
-        with torch.no_grad(), self.phase("memory"):
+        with torch.no_grad(), self.reporter.phase("memory"):
             self._choose_exemplars(task)
             self.means = self._class_means()
         self.teacher = None
@@ -128,12 +137,11 @@ class ICaRL(Learner):
 
     def _features(self, split: Split, purpose: str, mirrored: bool = False) -> Features:
         """Features of length 1, of images as they are."""
-        self.tell(purpose, 0, len(split))
+        self.reporter.tell(purpose, 0, len(split))
         found: list[Features] = []
-        for pixels, _ in split.batches(torch.arange(len(split)).split(EVALUATION_BATCH)):
-            images = self.setting.preprocess(pixels, self.setting.device, None, self.setting.train.channels_last)
+        for images, _ in self.setting.prepared(split):
             found.append(F.normalize(self.network.features(images.flip(3) if mirrored else images), dim=1))
-            self.tell(purpose, sum(map(len, found)), len(split))
+            self.reporter.tell(purpose, sum(map(len, found)), len(split))
         return torch.cat(found)
 
     # ---- one step
@@ -154,8 +162,8 @@ class ICaRL(Learner):
 
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """The training loss on new images only; answers are those of the heads, since means come after training."""
-        logits = self.task_logits(images)
-        return self._sigmoid_loss(logits, images, labels), self.n_right(logits[:, self._offset() :], labels)
+        logits, first = self.task_logits(images), first_class(self.scope())
+        return self._sigmoid_loss(logits, images, labels), n_right(logits[:, first:], labels, self.scope())
 
     # ---- prediction
 
@@ -176,14 +184,11 @@ class ICaRL(Learner):
         return super().state_dict() | {
             "exemplars": self.exemplars.state_dict(),
             "means": self.means,
-            "teacher": dict(self.teacher.state_dict()) if self.teacher is not None else None,
+            "teacher": teacher_state(self.teacher),
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.exemplars.load_state_dict(state["exemplars"])
         self.means = state["means"].to(self.setting.device)
-        self.teacher = None
-        if state["teacher"] is not None:
-            self.teacher = frozen_copy(self.network, len(self.blocks) - 1)
-            self.teacher.load_state_dict(state["teacher"])
+        self.teacher = restored_teacher(state["teacher"], self.network)

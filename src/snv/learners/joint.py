@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,10 +11,10 @@ from torch import Tensor
 
 from snv.data import Task
 from snv.files import cloned
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.shapes import Images, Labels, Logits
-from snv.training import Stage
+from snv.training import Batch, Setting, Stage
 
 
 def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range], smoothing: float = 0.0) -> Tensor:
@@ -29,6 +28,12 @@ def losses_by_own_head(logits: Logits, labels: Labels, blocks: list[range], smoo
     return losses
 
 
+def right_in_own_head(logits: Logits, labels: Labels, blocks: list[range]) -> Tensor:
+    """How many images are answered right within the head of their own task."""
+    answers = torch.stack([logits[:, b.start : b.stop].argmax(1) + b.start for b in blocks])  # (tasks, b)
+    return (answers == labels).sum()
+
+
 @dataclass(frozen=True)
 class JointConfig:
     """``when = "last"`` trains only once all tasks are there: ACC is the same, earlier rows stay empty."""
@@ -36,7 +41,7 @@ class JointConfig:
     when: Literal["every task", "last"] = "every task"
 
 
-class Joint(Learner):
+class Joint(Learner[JointConfig]):
     """At every step start again from the initial weights and train on all tasks so far together."""
 
     card = Card(
@@ -49,10 +54,9 @@ class Joint(Learner):
     )
     Config: ClassVar[type] = JointConfig
 
-    def __init__(self, setting: Setting, config: object = None) -> None:
+    def __init__(self, setting: Setting, config: JointConfig | None = None) -> None:
         super().__init__(setting, config)
         self.initial = cloned(setting.network.state_dict())
-        self.n_images = 0  # of all tasks so far
 
     def begin_task(self, task: Task) -> None:
         """Back to the start; ``task`` holds the union of all tasks so far."""
@@ -60,15 +64,13 @@ class Joint(Learner):
         self.blocks.append(range(n_before, task.block.stop))
         self._restart()
 
-    def end_task(self, task: Task) -> None:
-        self.n_images = len(task.train) + len(task.val)
-
     @property
-    def has_learned(self) -> bool:
+    def ready(self) -> bool:
+        """It may wait for all tasks."""
         return self.config.when == "every task" or len(self.blocks) == self.setting.n_tasks
 
     def stage(self, task: Task, index: int) -> Stage | None:
-        return super().stage(task, index) if self.has_learned else None
+        return super().stage(task, index) if self.ready else None
 
     def _restart(self) -> None:
         """Initial weights of the body and of every head, the same at every step (warm starts would be replay)."""
@@ -81,19 +83,14 @@ class Joint(Learner):
         """All heads, in TIL too: images of all tasks are mixed."""
         return self.logits(images, None)
 
-    def task_losses(self, logits: Logits, labels: Labels, smoothing: float = 0.0) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor:
+        logits, smoothing = self.task_logits(batch.images), self.setting.train.smoothing
         if self.setting.scenario == "cil":
-            return super().task_losses(logits, labels, smoothing)
-        return losses_by_own_head(logits, labels, self.blocks, smoothing)
+            return self.cross_entropy(logits, batch.labels)
+        return losses_by_own_head(logits, batch.labels, self.blocks, smoothing).mean()
 
-    def n_right(self, logits: Logits, labels: Labels) -> Tensor:
+    def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         if self.setting.scenario == "cil":
-            return super().n_right(logits, labels)
-        answers = torch.stack([logits[:, b.start : b.stop].argmax(1) + b.start for b in self.blocks])  # (tasks, b)
-        return (answers == labels).sum()
-
-    # ---- what is kept
-
-    def bytes_beyond_network(self) -> int:
-        """Of the images, which the stream keeps for it."""
-        return self.n_images * math.prod(self.setting.preprocess.shape)
+            return super().validation(images, labels, stage)
+        logits = self.task_logits(images)
+        return losses_by_own_head(logits, labels, self.blocks).mean(), right_in_own_head(logits, labels, self.blocks)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from snv.components import restored_teacher, teacher_state
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Images, Logits
-from snv.training import Batch, Stage
+from snv.training import Batch, Setting, Stage
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def distillation(student: Logits, teacher: Logits, temperature: float) -> Tensor
     return temperature**2 * F.cross_entropy(student.float() / temperature, (teacher.float() / temperature).softmax(1))
 
 
-class LwF(Learner):
+class LwF(Learner[LwFConfig]):
     """CE on the new classes + α KD_τ on the old: the network as it was before the task is the teacher.
 
     In CIL old classes share one softmax; in TIL each old head has its own, and the terms add up.
@@ -58,7 +59,7 @@ class LwF(Learner):
     )
     Config: ClassVar[type] = LwFConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: LwFConfig | None = None) -> None:
         super().__init__(setting, config)
         self.teacher: Network | None = None
 
@@ -86,7 +87,7 @@ class LwF(Learner):
 
     def loss(self, batch: Batch) -> Tensor:
         if batch.stage.name == "head":
-            return self.training_loss(self.logits_of_still_body(batch.images), batch.labels)
+            return self.cross_entropy(self.logits_of_still_body(batch.images), batch.labels)
         if self.teacher is None or self.config.strength == 0:
             return super().loss(batch)
         with torch.no_grad():
@@ -94,9 +95,8 @@ class LwF(Learner):
         logits: Logits = self.network(batch.images)
         n_old = old.shape[1]
         own = logits if self.scope() is None else logits[:, n_old:]
-        loss = self.training_loss(own, batch.labels)
-        strength: float = self.config.strength
-        return loss + strength * self.forgotten(logits[:, :n_old], old)
+        loss = self.cross_entropy(own, batch.labels)
+        return loss + self.config.strength * self.forgotten(logits[:, :n_old], old)
 
     def forgotten(self, logits: Logits, old: Logits) -> Tensor:
         """KD over all old classes (CIL), or its sum over the old heads (TIL)."""
@@ -119,13 +119,8 @@ class LwF(Learner):
         return bytes_of(self.network)
 
     def state_dict(self) -> State:
-        teacher = dict(self.teacher.state_dict()) if self.teacher is not None else None
-        return super().state_dict() | {"teacher": teacher}
+        return super().state_dict() | {"teacher": teacher_state(self.teacher)}
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.teacher = None
-        if state["teacher"] is not None:
-            n_heads = sum(name.startswith("heads.") and name.endswith(".weight") for name in state["teacher"])
-            self.teacher = frozen_copy(self.network, n_heads)
-            self.teacher.load_state_dict(state["teacher"])
+        self.teacher = restored_teacher(state["teacher"], self.network)

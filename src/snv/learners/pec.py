@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from snv.data import Task
 from snv.errors import UserError
-from snv.files import State, bytes_in
-from snv.learners.base import Learner, Setting
+from snv.files import State
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import MAPS, Body, Imitator, Network, Patches, answers, bytes_of, own_answers, patches
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
-from snv.training import Batch, Stage, descend
+from snv.training import Batch, Setting, Stage, descend
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Students(Body):
         return [cast(Imitator, self.classes[c]) for c in classes]
 
 
-class PEC(Learner):
+class PEC(Learner[PECConfig]):
     """A small student per class learns to imitate one random teacher on its class; the best imitation wins.
 
     Every task trains for the same number of epochs without augmentation: errors of different tasks are compared, and
@@ -122,7 +122,7 @@ class PEC(Learner):
     )
     Config: ClassVar[type] = PECConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: PECConfig | None = None) -> None:
         super().__init__(setting, config)
         self.students = Students(self._imitator(self.config.width * self.config.teacher, "teacher"))
         self.network = Network(self.students, setting.seed)
@@ -216,10 +216,6 @@ class PEC(Learner):
         stored, teacher = (size / _size(body) for size in sizes)
         filters = len(self.students.classes) * self.config.width
         return {"parameters": stored, "neurons": filters / units, "teacher": teacher}
-
-    def bytes_beyond_network(self) -> int:
-        """All students: there is no dense network."""
-        return bytes_in(self.state_dict())
 
     def bytes_kept(self, n_classes: int) -> int:
         """Of the students; what the teacher says of one task's images, while it is learned, comes on top."""

@@ -16,7 +16,7 @@ class SGDConfig:
     ce_scope: Literal["seen", "new"] = "seen"
 
 
-class SGD(Learner):
+class SGD(Learner[SGDConfig]):
     """Train on each task in turn with no counter-measure: CE over seen classes (CIL) or the current head (TIL)."""
 
     card = Card(

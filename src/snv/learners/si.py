@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,10 @@ from snv.components import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, 
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import bytes_of
-from snv.training import Batch
+from snv.training import Batch, Setting
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def importance(path: Tensor, start: Tensor, end: Tensor, damping: float) -> Tens
     return path.clamp(min=0) / ((end - start) ** 2 + damping)
 
 
-class SI(Learner):
+class SI(Learner[SIConfig]):
     """CE + c Σ_j Ω_j (θ_j − θ*_j)², with Ω_j what weight j contributed to the fall of the loss in earlier tasks.
 
     The anchor θ* is where the weights stand when a task begins, so it serves as θ_start too.
@@ -53,7 +53,7 @@ class SI(Learner):
     )
     Config: ClassVar[type] = SIConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: SIConfig | None = None) -> None:
         super().__init__(setting, config)
         self.omega: Weights = {}  # Ω
         self.start: Weights = {}  # θ at the start of the task: θ*

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -16,12 +16,12 @@ from snv.components import ClassSums, Discriminant, discriminant, joined
 from snv.data import Split, Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import N_IMAGES, PatchSpace
 from snv.seeding import generator
 from snv.shapes import Images, Labels, Logits
-from snv.training import EVALUATION_BATCH, Stage
+from snv.training import Setting, Stage
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SLDAConfig:
             raise UserError(f"learner.shrinkage is a share, so it lies in (0, 1]; got {self.shrinkage}. Try 0.05.")
 
 
-class SLDA(Learner):
+class SLDA(Learner[SLDAConfig]):
     """Scores φᵀA⁻¹μ_c − ½ μ_cᵀA⁻¹μ_c; A is pooled over all classes in CIL, and a task's own in TIL."""
 
     card = Card(
@@ -48,7 +48,7 @@ class SLDA(Learner):
     )
     Config: ClassVar[type] = SLDAConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: SLDAConfig | None = None) -> None:
         super().__init__(setting, config)
         self.space = PatchSpace(setting.preprocess.shape, setting.seed, self.config.filters).to(setting.device)
         self.classes: ClassSums | None = None  # CIL
@@ -60,35 +60,38 @@ class SLDA(Learner):
         return None
 
     def end_task(self, task: Task) -> None:
-        with self.phase("statistics"):
+        with self.reporter.phase("statistics"):
             if task.id == 0:
                 self._fit(task.train)
             mine = self._sums(task)
-        if self.setting.scenario == "til":
-            self.heads.append(discriminant(mine, self.config.shrinkage))
-        else:
-            self.classes = mine if self.classes is None else joined([self.classes, mine])
-            self._joint = None
+            with self.reporter.counted(f"discriminant {task.id}", len(task.block)):
+                if self.setting.scenario == "til":
+                    self.heads.append(discriminant(mine, self.config.shrinkage))
+                else:
+                    self.classes = mine if self.classes is None else joined([self.classes, mine])
+                    self._joint = discriminant(self.classes, self.config.shrinkage)
 
     def _fit(self, split: Split) -> None:
         rng = generator(self.setting.seed, "common space images")
         rows = torch.randperm(len(split), generator=rng)[:N_IMAGES]
-        for images in self.setting.examples(split).batches([rows]):
-            self.space.fit(images)
+        for images, _ in self.setting.prepared(split, rows, batch=len(rows)):
+            with self.reporter.counted("common space", len(rows)):
+                self.space.fit(images)
 
     def _sums(self, task: Task) -> ClassSums:
         sums = ClassSums.blank(len(task.block), self.space.n_features, self.setting.device)
         for images, labels in self._views(task):
-            sums.add(self.space(images), labels - task.block.start)
+            with self.reporter.counted("statistics", len(labels)):
+                sums.add(self.space(images), labels - task.block.start)
         return sums
 
     def _views(self, task: Task) -> Iterator[tuple[Images, Labels]]:
         """All training images, and their mirror images where training mirrors them."""
         mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
-        chunks = torch.arange(len(task.train)).split(EVALUATION_BATCH)
-        for i, (rows, images) in enumerate(zip(chunks, self.setting.examples(task.train).batches(chunks), strict=True)):
-            self.tell("statistics", i, len(chunks))
-            labels = task.train.labels[rows].to(self.setting.device)
+        done = 0
+        for images, labels in self.setting.prepared(task.train):
+            self.reporter.tell("statistics", done, len(task.train))
+            done += len(labels)
             yield images, labels
             if mirrored:
                 yield images.flip(3), labels
@@ -99,13 +102,9 @@ class SLDA(Learner):
         learned = self.blocks.index(block) if block in self.blocks else None
         if learned is not None and learned < len(self.heads):
             return self.heads[learned](self.space(images)).float()
-        if block is None and self.classes is not None:
-            return self._discriminant(self.classes)(self.space(images)).float()
+        if block is None and self._joint is not None:
+            return self._joint(self.space(images)).float()
         return super().logits(images, block)
-
-    def _discriminant(self, classes: ClassSums) -> Discriminant:
-        self._joint = self._joint or discriminant(classes, self.config.shrinkage)
-        return self._joint
 
     # ---- what is kept
 
@@ -127,4 +126,4 @@ class SLDA(Learner):
         self.space.load_state_dict(state["space"])
         self.classes = ClassSums.from_state(state["classes"], device) if state["classes"] is not None else None
         self.heads = [Discriminant.from_state(head, device) for head in state["task heads"]]
-        self._joint = None
+        self._joint = discriminant(self.classes, self.config.shrinkage) if self.classes is not None else None

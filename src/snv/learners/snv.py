@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from snv.components import Frozen
-from snv.data import Task
+from snv.data import Split, Task
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
 from snv.learners.snv_values import check_players, contest_of, shares_prefixes, values_of
-from snv.networks import load_norm
+from snv.networks import Specialist, load_norm
 from snv.neurons import n_weights_outside, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels, Logits, Mask, Values
@@ -32,7 +32,7 @@ from snv.subnetworks import (
     select,
     subnetwork_of,
 )
-from snv.training import EVALUATION_BATCH, Batch, Stage
+from snv.training import Batch, Setting, Stage
 from snv.valuation import CarriedValues, NeuronGame
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ N_MEASURED = 1500
 """Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
 
 
-class SNV(Learner):
+class SNV(Learner[SNVConfig]):
     """Every task gets a subnetwork of whole neurons, trained, frozen and certified; nothing else is kept."""
 
     card = Card(
@@ -55,11 +55,13 @@ class SNV(Learner):
     )
     Config: ClassVar[type] = SNVConfig
 
-    def __init__(self, setting: Setting, config: Any = None, specialists: Specialists | None = None) -> None:
+    def __init__(
+        self, setting: Setting, config: SNVConfig | None = None, specialists: Specialists | None = None
+    ) -> None:
         """``specialists``: what was learned before in the same network."""
         super().__init__(setting, config)
         shape = setting.preprocess.shape
-        self.specialists = specialists or Specialists(self.network, shape, lambda: self.phase("cut"))
+        self.specialists = specialists or Specialists(self.network, shape, lambda: self.reporter.phase("cut"))
         self.neurons = self.specialists.neurons
         check_players(self.config, self.neurons.n)
         self.budget = self.config.budget(self.neurons)
@@ -101,13 +103,13 @@ class SNV(Learner):
 
     def end_stage(self, task: Task, stage: Stage) -> None:
         if stage.name == "dense":
-            with self.phase("value"):
+            with self.reporter.phase("value"):
                 values = self._value(task)  # φ
                 mask = self._select(values)  # S_t, Eq. 1
                 self.trainee = Trainee(self.specialists, subnetwork_of(self.network.body, self.neurons, mask))
                 self.frozen = self.trainee.frozen
         else:
-            with self.phase("certify"):
+            with self.reporter.phase("certify"):
                 assert self.trainee is not None
                 self.specialists.adopt(self.trainee.written_back(), self.setting.seed + task.id)  # Eq. 7
                 self.trainee, self.frozen = None, Frozen([])
@@ -119,7 +121,7 @@ class SNV(Learner):
         game = NeuronGame(self.network, images, labels, self.neurons, forward=self.task_logits, share_prefixes=shared)
         contest = contest_of(self.budget, self.specialists.frozen, self.config)
         seed = derived_seed(self.setting.seed, "valuation", task.id)
-        values, told = values_of(game, self.config, contest, self.carried, seed, self.tell)
+        values, told = values_of(game, self.config, contest, self.carried, seed, self.reporter.tell)
         self.values.append(values)
         self.valuations.append(told)
         return values
@@ -143,15 +145,22 @@ class SNV(Learner):
         """In CIL: what is kept of the training images, as the task's own specialist and all before it see them."""
         if self.setting.scenario != "cil":
             return
-        with self.phase("statistics"):
+        with self.reporter.phase("statistics"):
             rng = generator(self.setting.seed, "measured images", task.id)
             rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-            chunks = rows.split(EVALUATION_BATCH)
-            images = self.setting.examples(task.train).batches(chunks)
-            features, logits = self.specialists.responses(told_of(images, len(chunks), self.tell))
+            features, logits = self.specialists.responses(self._measured(task.train, rows))
             labels = task.train.labels[rows].to(self.setting.device) - task.block.start
-            with self.counted(f"statistics {task.id}", len(labels)):
+            with self.reporter.counted(f"statistics {task.id}", len(labels)):
                 self.specialists.add_statistics(measure(labels, features, logits, len(task.block)))
+
+    def _measured(self, split: Split, rows: Indices) -> Iterator[Images]:
+        """Some images of a split, with word of how many have passed."""
+        done = 0
+        for images, labels in self.setting.prepared(split, rows):
+            self.reporter.tell("statistics", done, len(rows))
+            done += len(labels)
+            yield images
+        self.reporter.tell("statistics", done, len(rows))
 
     # ---- one step
 
@@ -163,9 +172,6 @@ class SNV(Learner):
         self.network.train(training and stage.name == "dense")
         if self.trainee is not None:
             self.trainee.small.train(training)
-
-    def work(self, batch: Batch) -> str:
-        return "with values" if self._carries(batch) else ""
 
     def scope(self) -> range:
         """Training compares the classes of the current task, in TIL and CIL."""
@@ -179,15 +185,12 @@ class SNV(Learner):
         """One update that leaves every frozen weight bit-identical (Eqs. 8 and 9)."""
         loss = super().step(batch, optimizer)
         self.frozen.restore()
-        if self._carries(batch):
-            labels = batch.labels - self.blocks[-1].start
-            self.carried.add(self.network, self.neurons, batch.images, labels, self.task_logits, batch.seed)
+        every = max(1, batch.n_steps // IN_RUN_PAIRS)  # in every epoch, since any may turn out to be the best
+        if self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0:
+            with self.reporter.counted(f"values {batch.task}", len(batch.labels)):
+                labels = batch.labels - self.blocks[-1].start
+                self.carried.add(self.network, self.neurons, batch.images, labels, self.task_logits, batch.seed)
         return loss
-
-    def _carries(self, batch: Batch) -> bool:
-        """In-run: some steps of every dense epoch, since any of them may turn out to be the best."""
-        every = max(1, batch.n_steps // IN_RUN_PAIRS)
-        return self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0
 
     # ---- prediction
 
@@ -199,8 +202,11 @@ class SNV(Learner):
             return self.specialists.logits(images, None, self.config.rule)
         return super().logits(images, block)
 
-    def put_in_place(self, t: int) -> None:
-        load_norm(self.network.body, self.specialists.subnetworks[t].norm)
+    def network_of(self, t: int | None) -> Specialist:
+        """With the norm layers of task t, if it is frozen."""
+        if t is not None and t < len(self.specialists.subnetworks):
+            load_norm(self.network.body, self.specialists.subnetworks[t].norm)
+        return super().network_of(t)
 
     def forget(self, t: int) -> None:
         """Remove task t, and free what only it used."""
@@ -244,14 +250,6 @@ class SNV(Learner):
             self.trainee = self.trainee or Trainee(self.specialists, chosen)
             self.trainee.load(chosen, state["small"])
             self.frozen = self.trainee.frozen
-
-
-def told_of(batches: Iterable[Images], n: int, tell: Callable[[str, float, float], None]) -> Iterator[Images]:
-    """The same batches, with word of how many have passed."""
-    for i, images in enumerate(batches):
-        tell("statistics", i, n)
-        yield images
-    tell("statistics", n, n)
 
 
 def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:

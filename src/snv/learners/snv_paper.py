@@ -9,7 +9,7 @@ never trained against the classes of other tasks, so in CIL the logits of two he
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,13 +18,13 @@ from snv.components import Frozen
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.neurons import find_neurons, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Mask, Values
 from snv.shapley import TMABSettings, Valuation, as_printed
-from snv.training import Batch
+from snv.training import Batch, Setting
 from snv.valuation import NeuronGame
 
 
@@ -52,7 +52,7 @@ class SNVPaperConfig:
         return TMABSettings(k, self.permutations, self.floor, confidence=alpha, burn_in=self.burn_in, preset="paper")
 
 
-class SNVPaper(Learner):
+class SNVPaper(Learner[SNVPaperConfig]):
     """One network for all tasks, of which the neurons chosen so far keep their weights."""
 
     card = Card(
@@ -65,7 +65,7 @@ class SNVPaper(Learner):
     )
     Config: ClassVar[type] = SNVPaperConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: SNVPaperConfig | None = None) -> None:
         super().__init__(setting, config)
         example = torch.zeros(2, *setting.preprocess.shape, device=setting.device)
         self.neurons = find_neurons(setting.network.body, example, include=["*"])
@@ -93,7 +93,7 @@ class SNVPaper(Learner):
         return loss
 
     def end_task(self, task: Task) -> None:
-        with self.phase("value"):
+        with self.reporter.phase("value"):
             valuation = self._estimate_snv(task)
         mask = torch.zeros_like(self.frozen)
         mask[valuation.top_k()] = True  # S_t, Eq. 1

@@ -13,15 +13,16 @@ from jaxtyping import Bool, Int8
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from snv.components import Frozen
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
-from snv.learners.base import Learner, Setting
+from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.networks import MAPS
 from snv.seeding import generator
 from snv.shapes import Features, Images, Logits, Mask, Values
-from snv.training import Batch, Stage
+from snv.training import Batch, Setting, Stage
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def unpacked(bits: Int8[Tensor, " bytes"], n: int) -> Mask:
 # ---- the wiring
 
 
-class WSN(Learner):
+class WSN(Learner[WSNConfig]):
     """A task is a mask over the shared weights; biases, norm layers and the head are its own.
 
     Note: frozen weights are put back after every step besides getting no gradient, so that they stay bit-identical
@@ -103,7 +104,7 @@ class WSN(Learner):
     )
     Config: ClassVar[type] = WSNConfig
 
-    def __init__(self, setting: Setting, config: Any = None) -> None:
+    def __init__(self, setting: Setting, config: WSNConfig | None = None) -> None:
         super().__init__(setting, config)
         self.body = setting.network.body
         if self.config.norm == "batch":
@@ -128,7 +129,7 @@ class WSN(Learner):
         for t in range(len(self.bits)):
             for name, mask in self._mask(t).items():
                 self.free[name] &= ~mask
-        self._held = {name: weight.detach().clone() for name, weight in self.weights.items()} if self.bits else {}
+        self.frozen = Frozen((weight, ~self.free[name]) for name, weight in self.weights.items())
         self._at_hand: tuple[int, dict[str, Tensor]] | None = None
 
     def _mask(self, t: int) -> dict[str, Tensor]:
@@ -157,9 +158,7 @@ class WSN(Learner):
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update that leaves every weight of an earlier task bit-identical."""
         loss = super().step(batch, optimizer)
-        for name, held in self._held.items():
-            weight = self.weights[name].detach()
-            torch.where(self.free[name], weight, held, out=weight)
+        self.frozen.restore()
         return loss
 
     # ---- prediction

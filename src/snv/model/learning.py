@@ -9,12 +9,12 @@ import torch
 
 from snv.data import InMemory, Task
 from snv.errors import UserError
-from snv.learners import SNV, Setting, SNVConfig, learn_task
+from snv.learners import SNV, SNVConfig
 from snv.metrics import calibration_error, temperature
 from snv.model.knowledge import LARGEST, Knowledge
 from snv.model.pictures import Pictures, Progress, as_task
 from snv.model.task import Learned, TaskInfo, changed_fingerprints, fingerprints
-from snv.training import Surroundings, Training, TrainSettings
+from snv.training import Reporter, Setting, Training, TrainSettings, learn_task
 
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
@@ -66,10 +66,9 @@ def _train(learner: SNV, task: Task, progress: Progress) -> None:
         name = {"dense": "learning", "consolidate": "consolidating"}[training.stage.name]
         progress(name, at.epoch * n + at.images, training.settings.epochs * n)
 
-    setting = learner.setting
-    around = Surroundings(setting.seed, setting.device, setting.preprocess, on_step=report)
+    learner.reporter = Reporter(on_step=report)
     with torch.random.fork_rng(devices=[]):
-        learn_task(learner, task, around)
+        learn_task(learner, task)
 
 
 def _judged(knowledge: Knowledge, name: str, uid: int, task: Task, pictures: int, start: float) -> TaskInfo:

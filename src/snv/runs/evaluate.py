@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from snv.data import Split
 from snv.learners import Learner
-from snv.training import Stage, Surroundings, prepared
+from snv.training import Stage, n_right
 
 
 @torch.inference_mode()
-def accuracy(
-    learner: Learner, test: Split, block: range, around: Surroundings, told: Callable[[float], None] = lambda _: None
-) -> float:
+def accuracy(learner: Learner[Any], test: Split, block: range, tell: Callable[[float], None] = lambda _: None) -> float:
     """Percent of test images of one task answered right: within ``block`` (TIL), among all classes seen (CIL).
 
-    ``told`` hears what share of the images is done.
+    ``tell`` hears what share of the images is done.
 
     Note: in CIL a task that was not learned yet is answered wrong by definition, since its classes are no candidates.
     """
@@ -26,12 +25,12 @@ def accuracy(
         return 0.0
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
-    work = f"evaluate {of_task if til else len(learner.blocks)}"
+    work, scope = f"evaluate {of_task if til else len(learner.blocks)}", block if til else None
     right = done = 0
-    told(0)
-    for images, labels in prepared(test, around, learner.setting.train.channels_last):
-        with around.counted(work, len(labels)):
-            right += int((learner.predict(images, block if til else None) == labels).sum())
+    tell(0)
+    for images, labels in learner.setting.prepared(test):
+        with learner.reporter.counted(work, len(labels)):
+            right += int(n_right(learner.logits(images, scope), labels, scope))
         done += len(labels)
-        told(done / len(test))
+        tell(done / len(test))
     return 100 * right / len(test)

@@ -36,7 +36,7 @@ class Meter:
         self._of_batch: dict[str, float] = {}
         self._open: list[str] = []  # phases under way, the innermost last
         self._since = 0.0
-        self._heard = 0.0  # what layers have reported
+        self._booked = 0.0  # multiply-accumulates so far, in all phases and outside them
         self._ear: RemovableHandle | None = None
 
     @contextmanager
@@ -55,19 +55,17 @@ class Meter:
     def counted(self, kind: str, n: int) -> Iterator[None]:
         """Add the multiply-accumulates of the block to the phase under way; every block of a kind and n costs the same.
 
-        A phase that begins inside the block counts for itself.
+        A phase or a counted block that begins inside the block counts for itself.
         """
-        key = f"{kind}, {n}"
+        key, booked = f"{kind}, {n}", self._booked
         with self._listening(False):
             if key in self._of_batch:
                 yield
             else:
-                heard = self._heard
                 with FlopCounterMode(display=False) as counter:
                     yield
-                self._of_batch[key] = counter.get_total_flops() / 2 - (self._heard - heard)
-        if self._open:
-            self.macs[self._open[-1]] += self._of_batch[key]
+                self._of_batch[key] = counter.get_total_flops() / 2 - (self._booked - booked)
+        self._book(self._of_batch[key])
 
     # ---- layers that report
 
@@ -93,15 +91,19 @@ class Meter:
         if not isinstance(module, MAPS) or not isinstance(output, Tensor):
             return
         n = output.numel() * module.weight[0].numel()
-        self._add(n)
+        self._report(n)
         if output.requires_grad:
             n_products = inputs[0].requires_grad + module.weight.requires_grad  # one for each gradient asked for
-            output.register_hook(lambda _: self._add(n * n_products))
+            output.register_hook(lambda _: self._report(n * n_products))
 
-    def _add(self, macs: float) -> None:
+    def _report(self, macs: float) -> None:
         if self._ear is not None:
+            self._book(macs)
+
+    def _book(self, macs: float) -> None:
+        self._booked += macs
+        if self._open:
             self.macs[self._open[-1]] += macs
-            self._heard += macs
 
     # ---- seconds
 

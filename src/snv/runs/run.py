@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from snv.config import RunConfig, build, without_retired
-from snv.data import Preprocess, Source, Task, TaskStream, is_permuted, load_source
+from snv.data import Preprocess, Source, TaskStream, is_permuted, load_source
 from snv.devices import resolve_device, resolve_precision
 from snv.errors import Interrupted, UserError
 from snv.files import State
-from snv.learners import LEARNERS, Learner, Setting
+from snv.learners import LEARNERS, Learner, bytes_beyond_network
 from snv.networks import build_network, bytes_of
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.environment import data_fingerprint, describe
@@ -26,7 +26,7 @@ from snv.runs.evaluate import accuracy
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter, latency_ms
 from snv.runs.record import Record
-from snv.training import Surroundings, Training
+from snv.training import Place, Reporter, Setting, Training, learn_task
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Prepared:
     config: RunConfig
     environment: dict[str, Any]
     stream: TaskStream
-    learner: Learner
+    learner: Learner[Any]
     preprocess: Preprocess
 
 
@@ -86,7 +86,7 @@ def prepare(config: RunConfig, progress: Progress, environment: dict[str, Any] |
 
 def build_learner(
     config: RunConfig, environment: dict[str, Any], source: Source, n_tasks: int
-) -> tuple[Learner, Preprocess]:
+) -> tuple[Learner[Any], Preprocess]:
     """The method of a run with its network, untrained, and what turns this source's pixels into its input."""
     device = resolve_device(environment["device"])
     preprocess = Preprocess.of(source)
@@ -114,28 +114,24 @@ class _Run:
         self.environment = prepared.environment
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
-        self.learner.phase, self.learner.counted = self.meter.phase, self.meter.counted
-        self.learner.tell = self._tell_of_task
-        self.valuing: list[float] = []  # seconds, task by task
         self.log: list[dict[str, Any]] = []
-        self.task = self.stage = 0  # what comes next
-        self.training: State | None = None  # a stage to be continued
-        self.interrupts = Interrupts()
-        self.saved_at = time.monotonic()
-        self.around = Surroundings(
-            seed=self.config.seed,
-            device=self.learner.setting.device,
-            preprocess=prepared.preprocess,
+        self.learner.reporter = Reporter(
+            phase=self.meter.phase,
             counted=self.meter.counted,
+            tell=self._tell_of_task,
             on_step=self._after_step,
             on_epoch=self.log.append,
         )
+        self.valuing: list[float] = []  # seconds, task by task
+        self.task, self.place = 0, Place()  # what comes next
+        self.interrupts = Interrupts()
+        self.saved_at = time.monotonic()
 
     def finish(self) -> Record:
         """From wherever the directory stands to the end."""
         self._restore()
         with self.interrupts.watched():
-            if self.task == 0 and self.stage == 0 and self.training is None:
+            if self.task == 0 and self.place == Place():
                 self._evaluate_untrained()
             while self.task < len(self.stream):
                 self._learn_task()
@@ -151,16 +147,15 @@ class _Run:
         whole = self.stream.upto(t) if learner.card.sees == "all tasks" else self.stream.task(t)
         task = whole.without_test()
         with self.meter.phase("train"):
-            if self.stage == 0 and self.training is None:
-                learner.begin_task(task)
-            self._learn_stages(task)
-            learner.end_task(task)
+            learn_task(learner, task, self.place)
+        kept = bytes_beyond_network(learner, task)
         task.close()
-        self._evaluate_row(t)
+        if learner.ready:
+            self._evaluate_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
-        self.record.bytes_kept.append(learner.bytes_beyond_network())
+        self.record.bytes_kept.append(kept)
         self._note_valuation()
-        self.task, self.stage = t + 1, 0
+        self.task, self.place = t + 1, Place()
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
         self._stop_if_asked()
@@ -170,16 +165,6 @@ class _Run:
         self.record.valuations = list(self.learner.valuations)
         if self.record.valuations and len(self.valuing) == self.task:
             self.valuing.append(self.meter.seconds["value"] - sum(self.valuing))
-
-    def _learn_stages(self, task: Task) -> None:
-        while (stage := self.learner.stage(task, self.stage)) is not None:
-            if self.training is None:
-                self.learner.begin_stage(task, stage)
-            resumed, self.training = self.training, None
-            with self.meter.phase(stage.phase):
-                Training(self.learner, task, stage, self.around, resumed).run()
-            self.learner.end_stage(task, stage)
-            self.stage += 1
 
     def _after_step(self, training: Training) -> None:
         """Tell how far it is; save now and then, and when a signal asked to stop."""
@@ -207,8 +192,6 @@ class _Run:
 
     def _evaluate_row(self, t: int) -> None:
         """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
-        if not self.learner.has_learned:
-            return
         n = min(t + 2, len(self.stream))
         self.record.accuracy[t, :n] = self._accuracies(f"task {t + 1} of {len(self.stream)}, evaluate", n)
 
@@ -217,16 +200,15 @@ class _Run:
         with self.meter.phase("evaluate"):
             return [self._accuracy(j, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
 
-    def _accuracy(self, j: int, told: Callable[[float], None]) -> float:
-        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], self.around, told)
+    def _accuracy(self, j: int, tell: Callable[[float], None]) -> float:
+        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], tell)
 
     @torch.inference_mode()
     def _measure_inference(self) -> None:
         """Latency at batch 1 and 64, parameters, bytes on disk: no cost of the run, so none of it is counted."""
-        self.learner.phase = lambda _: nullcontext()
+        self.learner.reporter = Reporter()
         block = self.stream.blocks[-1] if self.config.scenario == "til" else None
-        pixels, _ = next(iter(self.stream.test(0).batches([torch.tensor([0])])))
-        image = self.around.preprocess(pixels, self.around.device, None, False)[0]
+        image = next(self.learner.setting.prepared(self.stream.test(0), torch.tensor([0])))[0][0]
         self.record.cost = {
             "latency_ms": {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)},
             "parameters": sum(p.numel() for p in self.learner.network.parameters()),
@@ -239,7 +221,7 @@ class _Run:
         """Everything the rest of the run depends on."""
         return {
             "task": self.task,
-            "stage": self.stage,
+            "stage": self.place.stage,
             "training": training,
             "learner": self.learner.state_dict(),
             "record": self.record.results(),
@@ -251,7 +233,7 @@ class _Run:
         """Go on from the newest checkpoint, or note down what begins."""
         state = self.directory.newest() if self.directory.is_run() else None
         if state is not None:
-            self.task, self.stage, self.training = state["task"], state["stage"], state["training"]
+            self.task, self.place = state["task"], Place(state["stage"], state["training"])
             self.learner.load_state_dict(state["learner"])
             self.record.load_results(state["record"])
             self.log.extend(state["log"])
@@ -260,7 +242,7 @@ class _Run:
                 costs = self.directory.read("costs.json")
                 self.meter.load_measured(costs)
                 self.valuing.extend(costs.get("valuation_seconds", [])[: self.task])
-            log.info("continuing at task %d, stage %d", self.task + 1, self.stage + 1)
+            log.info("continuing at task %d, stage %d", self.task + 1, self.place.stage + 1)
         self.directory.write("environment.json", self.environment)
         self._export()
         self.directory.write("config.json", self.record.config)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,15 +16,13 @@ from snv.config import RunConfig, build, without_retired
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import load_state
-from snv.learners import Learner, learn_stages
+from snv.learners import Learner
 from snv.networks import Specialist
 from snv.runs.directory import RunDirectory
 from snv.runs.run import Prepared, Progress, left_as_found, prepare
 from snv.shapley import Number, Valuation, spearman
-from snv.training import Batch, Surroundings, Training
-from snv.valuation import Bill, Examples, LearnedValues, OfSplit, value_neurons
-
-Step: TypeAlias = Callable[[Batch, torch.optim.Optimizer], Tensor]
+from snv.training import Place, Reporter, Training, learn_stages
+from snv.valuation import Bill, Examples, LearnedValues, value_neurons
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,6 @@ def value_run(
     if method == "in-run":
         return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
     _restore(run.learner, path, moment)
-    if run.learner.setting.scenario == "til":
-        run.learner.put_in_place(task - 1)
     found = _moment(run, run.stream.task(task - 1), task)
     return value_neurons(
         found.model,
@@ -94,7 +91,7 @@ def open_run(path: Path, data_dir: Path | None, progress: Progress) -> Prepared:
     return prepare(build(RunConfig, stored), progress, directory.read("environment.json"))
 
 
-def _restore(learner: Learner, path: Path, n_done: int) -> None:
+def _restore(learner: Learner[Any], path: Path, n_done: int) -> None:
     checkpoint = RunDirectory(path).task_path(n_done)
     if not checkpoint.exists():
         raise UserError(
@@ -107,11 +104,9 @@ def _restore(learner: Learner, path: Path, n_done: int) -> None:
 def _moment(run: Prepared, task: Task, number: int) -> Moment:
     learner = run.learner
     til = learner.setting.scenario == "til"
-    device = learner.setting.device
-    images = OfSplit(task.val, run.preprocess, device, learner.setting.train.channels_last)
-    labels = task.val.labels.to(device)
-    model = Specialist(learner.network, number - 1 if til else None)
-    return Moment(model.eval(), images, labels - task.block.start if til else labels)
+    labels = task.val.labels.to(learner.setting.device) - (task.block.start if til else 0)
+    model = learner.network_of(number - 1 if til else None)
+    return Moment(model.eval(), learner.setting.examples(task.val), labels)
 
 
 def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, progress: Progress) -> Valuation:
@@ -123,10 +118,10 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
     learner.begin_task(data)
     found = _moment(run, data, task)
     learned = LearnedValues.of(found.model, found.images, found.labels)
-    learner.step = _credited(learner.step, learned)  # type: ignore[method-assign, assignment]
+    learner.reporter = Reporter(step=learned.step, on_step=partial(_tell, progress))
     with left_as_found():
         torch.set_num_threads(run.environment["threads"])
-        _train_again(run, data, progress)
+        learn_stages(learner, data, Place())
     result = learned.valuation(k)
     carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
     told = (
@@ -136,20 +131,6 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
     return replace(result, certificate=told)
 
 
-def _credited(plain: Step, learned: LearnedValues) -> Step:
-    def step(batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
-        with learned.step():
-            return plain(batch, optimizer)
-
-    return step
-
-
-def _train_again(run: Prepared, data: Task, progress: Progress) -> None:
-    learner = run.learner
-
-    def tell(training: Training) -> None:
-        n, at = len(training.train), training.progress
-        progress("training again", at.epoch * n + at.images, training.settings.epochs * n)
-
-    around = Surroundings(run.config.seed, learner.setting.device, run.preprocess, on_step=tell)
-    learn_stages(learner, data, around)
+def _tell(progress: Progress, training: Training) -> None:
+    n, at = len(training.train), training.progress
+    progress("training again", at.epoch * n + at.images, training.settings.epochs * n)

@@ -7,37 +7,36 @@ continued with the same bits: the state of the learner, of the optimiser and `Pr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from snv.data import Preprocess, Split, Task
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State, cloned
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
+from snv.training.reporter import Reporter
+from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
-
-EVALUATION_BATCH = 256
-"""Fixed, so that evaluations repeat bit for bit."""
 
 
 @runtime_checkable
 class Trainable(Protocol):
     """What the loop asks of a learner."""
 
-    def training_split(self, task: Task, stage: Stage) -> Split: ...
+    @property
+    def setting(self) -> Setting: ...
+    @property
+    def reporter(self) -> Reporter: ...
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]: ...
     def set_training(self, training: bool, stage: Stage) -> None: ...
-    def work(self, batch: Batch) -> str: ...
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor: ...
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]: ...
-    def end_epoch(self, stage: Stage, epoch: int, optimizer: torch.optim.Optimizer) -> None: ...
     def state_dict(self) -> State: ...
     def load_state_dict(self, state: State) -> None: ...
 
@@ -62,33 +61,20 @@ class Progress:
         return cls(**state)
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a stage needs that is neither the learner nor the task, and who wants to hear about it."""
-
-    seed: int
-    device: torch.device
-    preprocess: Preprocess
-    counted: Callable[[str, int], AbstractContextManager[None]] = lambda _kind, _n: nullcontext()
-    on_step: Callable[[Training], None] = lambda _: None
-    on_epoch: Callable[[dict[str, Any]], None] = lambda _: None
-
-
 class Training:
     """One stage under way: `run` trains it to its end; `state_dict` at any step is enough to go on later."""
 
-    def __init__(
-        self, learner: Trainable, task: Task, stage: Stage, around: Surroundings, state: State | None = None
-    ) -> None:
-        self.learner, self.task, self.stage, self.around = learner, task, stage, around
-        self.settings = stage.settings
+    def __init__(self, learner: Trainable, task: Task, stage: Stage, state: State | None = None) -> None:
+        """``state`` is that of a training to go on with."""
+        self.learner, self.task, self.stage = learner, task, stage
+        self.settings, self.train = stage.settings, task.train if stage.train is None else stage.train
+        device = learner.setting.device
         self.optimizer = make_optimizer(learner.parameters(stage), self.settings)
-        self.progress = Progress(loss=torch.zeros((), device=around.device))
+        self.progress = Progress(loss=torch.zeros((), device=device))
         if state is not None:
             self.progress = Progress.from_state(state["progress"])
-            self.progress.loss = self.progress.loss.to(around.device)
+            self.progress.loss = self.progress.loss.to(device)
             self.optimizer.load_state_dict(state["optimizer"])
-        self.train = learner.training_split(task, stage)
 
     def state_dict(self) -> State:
         return {"progress": self.progress.state_dict(), "optimizer": self.optimizer.state_dict()}
@@ -105,7 +91,6 @@ class Training:
         """The current epoch to its end, with validation."""
         at = self.progress
         self._train_steps()
-        self.learner.end_epoch(self.stage, at.epoch, self.optimizer)
         self._finish_epoch(float(at.loss) / at.images)
         at.epoch, at.step, at.images = at.epoch + 1, 0, 0
         at.loss = torch.zeros_like(at.loss)
@@ -117,30 +102,30 @@ class Training:
 
     def _train_steps(self) -> None:
         """The rest of one epoch, from ``progress.step`` on."""
-        at = self.progress
+        at, reporter = self.progress, self.learner.reporter
         self.learner.set_training(True, self.stage)
         for batch in self._batches():
             _set_lr(self.optimizer, self.settings.lr_at(at.epoch + at.step / batch.n_steps))
-            work = f"step {self.task.id} {self.stage.name} {self.learner.work(batch)}".rstrip()
-            with self.around.counted(work, len(batch.labels)):
+            work = f"update {self.task.id} {self.stage.name}"
+            with reporter.counted(work, len(batch.labels)), reporter.step():
                 loss = self.learner.step(batch, self.optimizer)
             at.loss = at.loss + loss.detach().float() * len(batch.labels)
             at.images += len(batch.labels)
             at.step += 1
-            self.around.on_step(self)
+            reporter.on_step(self)
 
     def _batches(self) -> Iterator[Batch]:
-        at, around = self.progress, self.around
+        at, setting = self.progress, self.learner.setting
         where = (self.task.id, self.stage.name, at.epoch)
-        order = epoch_order(len(self.train), self.settings.batch_size, generator(around.seed, "order", *where))
+        order = epoch_order(len(self.train), self.settings.batch_size, generator(setting.seed, "order", *where))
         rest = order[at.step :]
         for index, (pixels, labels) in zip(rest, self.train.batches(rest), strict=True):
-            seed = derived_seed(around.seed, "step", *where, at.step)
+            seed = derived_seed(setting.seed, "step", *where, at.step)
             torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
             rng = generator(seed, "augment") if self.settings.augment else None
             yield Batch(
-                images=around.preprocess(pixels, around.device, rng, self.settings.channels_last),
-                labels=labels.to(around.device),
+                images=setting.preprocess(pixels, setting.device, rng, self.settings.channels_last),
+                labels=labels.to(setting.device),
                 pixels=pixels,
                 index=index,
                 stage=self.stage,
@@ -155,7 +140,7 @@ class Training:
         """Validate, log, remember the state if it is the best so far."""
         at = self.progress
         val_loss, val_accuracy = self._validate()
-        self.around.on_epoch(
+        self.learner.reporter.on_epoch(
             {
                 "task": self.task.id + 1,
                 "stage": self.stage.name,
@@ -181,19 +166,12 @@ class Training:
         """Mean loss and accuracy in percent on the task's validation split."""
         self.learner.set_training(False, self.stage)
         loss, correct = 0.0, 0.0
-        for images, labels in prepared(self.task.val, self.around, self.settings.channels_last):
-            with self.around.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
+        for images, labels in self.learner.setting.prepared(self.task.val):
+            with self.learner.reporter.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
                 batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
             loss += float(batch_loss) * len(labels)
             correct += float(batch_correct)
         return loss / len(self.task.val), 100 * correct / len(self.task.val)
-
-
-def prepared(split: Split, around: Surroundings, channels_last: bool) -> Iterator[tuple[Images, Labels]]:
-    """All of a split in order, normalised and not augmented."""
-    order = torch.arange(len(split)).split(EVALUATION_BATCH)
-    for pixels, labels in split.batches(order):
-        yield around.preprocess(pixels, around.device, None, channels_last), labels.to(around.device)
 
 
 def epoch_order(n: int, batch_size: int, rng: torch.Generator) -> list[Indices]:

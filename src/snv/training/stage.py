@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
+from snv.data import Split
 from snv.seeding import generator
 from snv.shapes import Images, Indices, Labels, Pixels
 from snv.training.settings import TrainSettings
@@ -18,6 +19,7 @@ class Stage:
     name: str
     settings: TrainSettings
     phase: str = "train"  # what its cost counts as: train, consolidate, …
+    train: Split | None = field(default=None, compare=False)  # what it trains on; None: the task's training split
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,51 @@
+"""What a learner is given when it is made, and how images are made ready for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from snv.data import Preprocess, Split
+from snv.networks import Network
+from snv.shapes import Images, Indices, Labels
+from snv.training.settings import TrainSettings
+from snv.valuation import OfSplit
+
+Scenario = Literal["til", "cil"]
+EVALUATION_BATCH = 256
+"""Fixed, so that evaluations repeat bit for bit."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a learner is given when it is made. No data, no logger, no file."""
+
+    network: Network
+    scenario: Scenario
+    train: TrainSettings
+    preprocess: Preprocess
+    device: torch.device
+    seed: int
+    n_tasks: int
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """bf16 where `TrainSettings.precision` says so; wrap forward passes of training in it, nothing else."""
+        if self.train.precision == "bf16":
+            return torch.autocast(self.device.type, torch.bfloat16)
+        return nullcontext()
+
+    def prepared(
+        self, split: Split, rows: Indices | None = None, batch: int = EVALUATION_BATCH
+    ) -> Iterator[tuple[Images, Labels]]:
+        """Images as the network takes them, not augmented, and their labels: all of a split, or some rows of it."""
+        order = (torch.arange(len(split)) if rows is None else rows).split(batch)
+        for pixels, labels in split.batches(order):
+            yield self.preprocess(pixels, self.device, None, self.train.channels_last), labels.to(self.device)
+
+    def examples(self, split: Split) -> OfSplit:
+        """The same images, fetched when they are needed, for a game that asks for them again and again."""
+        return OfSplit(split, self.preprocess, self.device, self.train.channels_last)
