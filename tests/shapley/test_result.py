@@ -11,7 +11,7 @@ import torch
 
 from snv.errors import UserError
 from snv.shapley.estimate import ESTIMATORS, estimate
-from snv.shapley.known_games import KNOWN_GAMES, examples, quadratic, saturating, unanimity
+from snv.shapley.known_games import examples, quadratic, saturating, unanimity
 from snv.shapley.result import Valuation
 
 SHORT = {
@@ -54,19 +54,6 @@ def test_a_continued_run_sees_the_minibatches_it_would_have_seen(method):
     settings = [{**s[method], "minibatch": 5} for s in (SHORT, LONGER)]
     half = estimate(examples(), method, **settings[0])
     assert same(estimate(examples(), method, resume=half, **settings[1]), estimate(examples(), method, **settings[1]))
-
-
-def test_a_run_that_is_no_continuation_is_refused():
-    half = estimate(saturating(), "montecarlo", permutations=3)
-    for method, settings, word in [
-        ("gradient", {}, "method"),
-        ("montecarlo", {"seed": 1}, "seed"),
-        ("montecarlo", {"antithetic": True}, "settings"),
-    ]:
-        with pytest.raises(UserError, match=word):
-            estimate(saturating(), method, resume=half, **settings)
-    with pytest.raises(UserError, match="players"):
-        estimate(KNOWN_GAMES["majority"](), "montecarlo", resume=half)
 
 
 @pytest.mark.parametrize("method", ESTIMATORS)

@@ -76,11 +76,6 @@ def top_k_precision(estimate: Values, truth: Values, k: Number) -> float:
     return float(torch.isin(chosen, right).double().mean())
 
 
-def regret(estimate: Values, truth: Values, k: Number) -> float:
-    """φ_(k) − min φ_i over the chosen: how much worse the worst choice is than the last one that deserved a place."""
-    return float(truth[top_k(truth, k)[-1]] - truth[top_k(estimate, k)].min())
-
-
 def ranks(values: Values) -> Values:
     """0-based ranks; tied values share the mean of their places."""
     _, which, sizes = np.unique(values.double().numpy(), return_inverse=True, return_counts=True)
@@ -96,16 +91,6 @@ def pearson(a: Values, b: Values) -> float:
 def spearman(a: Values, b: Values) -> float:
     """Correlation of the ranks."""
     return pearson(ranks(a), ranks(b))
-
-
-def kendall(a: Values, b: Values) -> float:
-    """τ_b: pairs ordered alike minus pairs ordered unlike, over the pairs tied in neither."""
-    alike = torch.zeros((), dtype=torch.float64)
-    untied_a, untied_b = alike.clone(), alike.clone()
-    for i in range(len(a)):  # one row of pairs at a time: n² signs of 4,800 filters would not fit comfortably
-        x, y = (a[i] - a[i + 1 :]).sign().double(), (b[i] - b[i + 1 :]).sign().double()
-        alike, untied_a, untied_b = alike + x @ y, untied_a + x @ x, untied_b + y @ y
-    return float(alike / (untied_a * untied_b).sqrt())
 
 
 def relative_error(estimate: Values, truth: Values) -> float:

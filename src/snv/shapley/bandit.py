@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cached_property
+from typing import Literal, Unpack
 
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from snv.files import State
 from snv.shapes import Mask
-from snv.shapley.agreement import Cut, how_many, top_k
-from snv.shapley.budget import UNLIMITED, Budget, Meter, Progress, ends, halves_of, require, state_of, summary
+from snv.shapley.agreement import Cut, top_k
+from snv.shapley.budget import require
 from snv.shapley.game import Game
 from snv.shapley.intervals import BernsteinSequence, asymptotic_radius, floored_variance, z_radius
 from snv.shapley.moments import Halves, Moments, Vector
 from snv.shapley.permutation import Payoff, TruncatedSettings, order_of_draw, payoff_of_draw, prefixes, truncated_draw
 from snv.shapley.result import HORIZON, Valuation
+from snv.shapley.sampling import Call, Estimation
 
 
 @dataclass(frozen=True)
@@ -75,67 +76,73 @@ def contest(chosen: Mask, values: Vector, radius: Vector, eps: float) -> Contest
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """What the bandit knows: the moments of each neuron and, if asked for, its Bernstein sequence."""
+class Arms:
+    """What the bandit knows of every player, and whom it samples next."""
 
+    settings: TMABSettings
+    cut: Cut
     halves: Halves
-    bernstein: BernsteinSequence | None
+    bernstein: BernsteinSequence | None = None  # if such radii are asked for
 
     @staticmethod
-    def begin(state: State, settings: TMABSettings, n: int) -> Sampling:
+    def of(run: Estimation, settings: TMABSettings) -> Arms:
+        """At the start, or where the run that is continued left them."""
         if settings.radii == "asymptotic":
-            return Sampling(halves_of(state, n), None)
-        fresh = BernsteinSequence.none(n, (1 - settings.confidence) / n)
-        found = state.get("bernstein")
-        return Sampling(halves_of(state, n), fresh if found is None else BernsteinSequence.from_state(found))
+            return Arms(settings, run.cut, run.halves)
+        blank = BernsteinSequence.none(run.game.n, (1 - settings.confidence) / run.game.n)
+        known = run.state.get("bernstein")
+        return Arms(settings, run.cut, run.halves, blank if known is None else BernsteinSequence.from_state(known))
 
-    def add(self, marginals: Float64[Tensor, " n"], settings: TMABSettings) -> Sampling:
+    @property
+    def draws(self) -> int:
+        return self.halves.draws
+
+    def extend(self, marginals: Float64[Tensor, "1 n"]) -> Arms:
         """One more permutation; players it did not evaluate are not-a-number."""
-        players = (~marginals.isnan()).nonzero()[:, 0]
-        x = marginals[players]
+        players = (~marginals[0].isnan()).nonzero()[:, 0]
+        x = marginals[0, players]
         bernstein = self.bernstein
         if bernstein is not None:
-            widest = _widest(settings)
-            bernstein = bernstein.add(((x / widest + 1) / 2).clamp(0, 1), players)
-        return Sampling(self.halves.add(x, players), bernstein)
+            bernstein = bernstein.add(((x / self._widest + 1) / 2).clamp(0, 1), players)
+        return replace(self, halves=self.halves.add(x, players), bernstein=bernstein)
 
-    def estimate(self, settings: TMABSettings) -> tuple[Vector, Vector]:
+    @property
+    def _widest(self) -> float:
+        """The largest observation: a marginal, times 1/q if the roulette may multiply it."""
+        scale = 1 / self.settings.proceed if self.settings.floor > 0 and self.settings.proceed > 0 else 1.0
+        return (self.settings.marginal_range or 1.0) * scale
+
+    def estimate(self) -> tuple[Vector, Vector]:
         """φ̂ and radii that hold for all players and at all times with probability ``confidence``."""
         if self.bernstein is not None:
-            widest = _widest(settings)
-            return (2 * self.bernstein.centre - 1) * widest, 2 * widest * self.bernstein.radius
+            return (2 * self.bernstein.centre - 1) * self._widest, 2 * self._widest * self.bernstein.radius
         moments = self.halves.all
-        alpha = (1 - settings.confidence) / len(moments.count)  # union bound
-        return moments.mean, asymptotic_radius(
-            floored_variance(moments, settings.pseudo), moments.count, alpha, HORIZON
-        )
+        variance = floored_variance(moments, self.settings.pseudo)
+        alpha = (1 - self.settings.confidence) / len(moments.count)  # union bound
+        return moments.mean, asymptotic_radius(variance, moments.count, alpha, HORIZON)
 
-    def contest(self, settings: TMABSettings, cut: Cut) -> Contest:
+    @cached_property
+    def contest(self) -> Contest:
         """How the contest stands among those who compete; nobody else is contested."""
-        values, radius = self.estimate(settings)
-        among, chosen = cut.players, cut.chosen(values)
-        now = contest(chosen[among], values[among], radius[among], settings.eps * cut.spread(values))
+        values, radius = self.estimate()
+        among, chosen = self.cut.players, self.cut.chosen(values)
+        eps = self.settings.eps * self.cut.spread(values)
+        now = contest(chosen[among], values[among], radius[among], eps)
         contested = torch.zeros_like(chosen)
         contested[among] = now.contested
         return Contest(now.gap, contested)
 
+    @cached_property
+    def wanted(self) -> Mask:
+        """Whom the next permutation samples: everyone in the burn-in, then those whose place is undecided."""
+        if self.draws < self.settings.burn_in:
+            return torch.ones(len(self.halves.even.count), dtype=torch.bool)
+        if self.settings.preset == "paper":
+            return undecided(self.halves.all, self.cut.k, self.settings.confidence)
+        return self.contest.contested
 
-def _widest(settings: TMABSettings) -> float:
-    """The largest observation: a marginal, times 1/q if the roulette may multiply it."""
-    scale = 1 / settings.proceed if settings.floor > 0 and settings.proceed > 0 else 1.0
-    return (settings.marginal_range or 1.0) * scale
 
-
-def tmab(
-    game: Game,
-    settings: TMABSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-    candidates: Mask | None = None,
-) -> Valuation:
+def tmab(game: Game, settings: TMABSettings, **call: Unpack[Call]) -> Valuation:
     """Algorithm 1 repaired: removal orders, a burn-in, then only contested neurons, until an ε-top-k is certain.
 
     The top-k is that of the ``candidates`` (default: everyone); all others are in the game and sampled in the burn-in.
@@ -143,51 +150,38 @@ def tmab(
     the values of neurons that were dropped early carry the luck that dropped them, so they rank but are not unbiased.
     """
     if settings.preset == "paper":
-        require(candidates is None, "Algorithm 1 as printed chooses among all players; leave candidates out.")
         warnings.warn(
             "preset='paper' runs Algorithm 1 as printed: it does not stop by itself, skipping saves nothing, and its "
             "values are means over large coalitions only. Use preset='repaired' for anything but reproduction.",
             stacklevel=3,
         )
-        return as_printed(game, settings, seed=seed, budget=budget, progress=progress, resume=resume)
-    state = state_of(resume, "tmab", seed, settings, game, candidates)
-    cut = Cut.among(settings.k, game.n, candidates)
-    meter = Meter(game, budget, progress, resume)
-    meter.need(settings.most(game) + 2 * (resume is None), "one permutation")
-    limits = ends(game, resume)
-    sampling = Sampling.begin(state, settings, game.n)
-    done = False
-    with meter.phase("permutations"):
-        while sampling.halves.draws < settings.permutations:
-            wanted = torch.ones(game.n, dtype=torch.bool)
-            if sampling.halves.draws >= settings.burn_in:
-                wanted = sampling.contest(settings, cut).contested
-                done = not wanted.any()
-                if done:
-                    break
-            meter.check(min(settings.most(game), 2.0 * int(wanted.sum())))
-            marginals = truncated_draw(meter, settings, limits, wanted, seed, sampling.halves.draws)
-            sampling = sampling.add(marginals, settings)
-            meter.report(sampling.halves.draws, settings.permutations)
-    if not meter.stopped:
-        meter.stopped = "certified" if done else f"cap of {settings.permutations} permutations reached"
-    if sampling.bernstein is not None:
-        state = {**state, "bernstein": sampling.bernstein.state()}
-    result = summary("tmab", seed, settings, meter, limits, sampling.halves, state)
-    return _certified(replace(result, k=cut.k, candidates=candidates), sampling, settings, cut)
+        return as_printed(game, settings, **call)
+    run, most = Estimation("tmab", game, settings, **call), settings.most(game)
+    run.begin(most, "one permutation")
+    arms = run.sample(
+        "permutations",
+        Arms.of(run, settings),
+        settings.permutations,
+        lambda numbers, arms: truncated_draw(run, settings, arms.wanted, numbers[0]),
+        cost=lambda arms: min(most, 2.0 * int(arms.wanted.sum())),
+        done=lambda arms: "" if arms.wanted.any() else "certified",
+    )
+    state = {} if arms.bernstein is None else {"bernstein": arms.bernstein.state()}
+    result = run.result(arms.halves, f"cap of {settings.permutations} permutations reached", **state)
+    return _certified(result, arms, settings)
 
 
-def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, cut: Cut) -> Valuation:
+def _certified(result: Valuation, arms: Arms, settings: TMABSettings) -> Valuation:
     """The result with what may be said about its top-k, and on what grounds."""
-    state = sampling.contest(settings, cut) if sampling.halves.draws >= settings.burn_in else None
-    gap = math.inf if state is None else max(0.0, state.gap)
+    looked = arms.draws >= settings.burn_in
+    gap = max(0.0, arms.contest.gap) if looked else math.inf
     whole = settings.floor == 0 or settings.proceed > 0
     certified = result.stopped == "certified" and whole
     grounds = {
         "asymptotic": "time-uniform large-sample radii",
         "bernstein": f"empirical-Bernstein radii for marginals within ±{settings.marginal_range}",
     }[settings.radii]
-    among = "" if result.candidates is None else f"of the {len(cut.players)} players that compete, "
+    among = "" if result.candidates is None else f"of the {len(arms.cut.players)} players that compete, "
     claim = (
         f"{among}with probability {settings.confidence:g} no chosen player is worth less than a rejected one by more "
         f"than {gap:.3g} ({grounds}, union over {len(result)} players)"
@@ -195,16 +189,14 @@ def _certified(result: Valuation, sampling: Sampling, settings: TMABSettings, cu
     sentence = f"Certified: {claim}." if certified else f"Not certified at the ε asked for ({result.stopped}); {claim}."
     if not whole:
         sentence = f"Not certified: tails counted as 0 are a bias that no radius covers; up to it, {claim}."
-    contested = result.contested if state is None else state.contested.nonzero()[:, 0]
-    values = sampling.estimate(settings)[0] if sampling.bernstein is not None else result.values
     return replace(
         result,
-        values=values,
+        values=result.values if arms.bernstein is None else arms.estimate()[0],
         adaptive=True,
         certified=certified,
         eps=gap,
         certificate=sentence,
-        contested=contested,
+        contested=arms.contest.contested.nonzero()[:, 0] if looked else result.contested,
     )
 
 
@@ -228,51 +220,38 @@ def undecided(moments: Moments, k: int, confidence: float) -> Mask:
     return unknown | ((values - cut).abs() < z_radius(moments, confidence))
 
 
-def as_printed(
-    game: Game,
-    settings: TMABSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def as_printed(game: Game, settings: TMABSettings, **call: Unpack[Call]) -> Valuation:
     """EstimateSNV of Algorithm 1 with its own rules: growing coalitions, skipping at τ, pointwise intervals at α.
 
     Note: printed, it looks at σ̂ after one permutation, where it is 0, and would stop; here everyone is sampled for
     ``burn_in`` permutations first. Printed, it has no cap, and the k-th neuron keeps it running; here it has one.
     """
-    k, state = how_many(settings.k, game.n), state_of(resume, "tmab", seed, settings, game)
-    halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
-    meter.need(game.n + 1.0 + 2 * (resume is None), "one permutation")
-    limits = ends(game, resume)
-    _require_above_floor(limits, settings.floor)
-    empty = False
-    with meter.phase("permutations"):
-        while halves.draws < settings.permutations:
-            active = torch.ones(game.n, dtype=torch.bool)
-            if halves.draws >= settings.burn_in:
-                active = undecided(halves.all, k, settings.confidence)
-            empty = not active.any()
-            if empty:
-                break
-            meter.check(game.n + 1.0)
-            payoff, _ = payoff_of_draw(meter, limits, None, seed, halves.draws)
-            order = order_of_draw(game.n, seed, halves.draws)
-            marginals = growing_marginals(payoff, order, active, settings.floor, settings.chunk)
-            players = (~marginals.isnan()).nonzero()[:, 0]
-            halves = halves.add(marginals[players], players)
-            meter.report(halves.draws, settings.permutations)
-    if not meter.stopped:
-        meter.stopped = "active set empty" if empty else f"cap of {settings.permutations} permutations reached"
+    run = Estimation("tmab", game, settings, **call)
+    require(run.candidates is None, "Algorithm 1 as printed chooses among all players; leave candidates out.")
+    run.begin(game.n + 1.0, "one permutation")
+    _require_above_floor(run.limits, settings.floor)
+
+    def draw(numbers: range, arms: Arms) -> Float64[Tensor, "1 n"]:
+        payoff, _ = payoff_of_draw(run, None, numbers[0])
+        order = order_of_draw(game.n, run.seed, numbers[0])
+        return growing_marginals(payoff, order, arms.wanted, settings.floor, settings.chunk)[None]
+
+    halves = run.sample(
+        "permutations",
+        Arms(settings, run.cut, run.halves),
+        settings.permutations,
+        draw,
+        cost=game.n + 1.0,
+        done=lambda arms: "" if arms.wanted.any() else "active set empty",
+    ).halves
     require(
         halves.draws == 0 or bool(halves.all.count.any()),
         f"Algorithm 1 as printed skipped every marginal of {halves.draws} permutations: V(S) was never above floor = "
         f"{settings.floor:g} (τ) before the last players joined. Choose a smaller floor, or preset='repaired'.",
     )
-    result = summary("tmab", seed, settings, meter, limits, halves, state)
+    result = run.result(halves, f"cap of {settings.permutations} permutations reached")
     sentence = "Not certified: pointwise normal intervals, looked at repeatedly for every player, are no certificate."
-    contested = undecided(halves.all, k, settings.confidence).nonzero()[:, 0]
+    contested = undecided(halves.all, run.cut.k, settings.confidence).nonzero()[:, 0]
     return replace(result, adaptive=True, certificate=sentence, contested=contested)
 
 

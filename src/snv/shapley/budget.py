@@ -14,10 +14,9 @@ import torch
 from snv.errors import UserError, unknown
 from snv.files import State
 from snv.seeding import generator
-from snv.shapes import Indices, Mask
-from snv.shapley.agreement import Cut, Number, how_many
+from snv.shapes import Indices
+from snv.shapley.agreement import Number, how_many
 from snv.shapley.game import Coalitions, Game, Payoffs
-from snv.shapley.moments import Halves
 from snv.shapley.result import Valuation
 
 Progress = Callable[[str, Number, Number], None]
@@ -71,7 +70,7 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class Stop(Exception):  # noqa: N818 - it ends a phase early, nothing is wrong
-    """Raised by `Meter.check`, caught by `Meter.phase`."""
+    """Says why; caught by `Meter.phase`."""
 
 
 class Meter:
@@ -144,19 +143,6 @@ class Meter:
             self.progress(self._phase, done, total)
 
 
-def ends(game: Game, resume: Valuation | None) -> tuple[float, float]:
-    """V(M) and V(∅) on all data."""
-    if resume is not None:
-        return resume.v_all, resume.v_none
-    return game(torch.ones(game.n, dtype=torch.bool)), game(torch.zeros(game.n, dtype=torch.bool))
-
-
-def labels(game: Game, kind: str) -> tuple[str, ...] | None:
-    """The ``names`` or ``layers`` of the players, if the game knows them; a game of three players need not."""
-    found = getattr(game, kind, None)
-    return None if found is None else tuple(found)
-
-
 def share_of_data(game: Game, minibatch: int | None) -> float:
     """What one V(S) on a minibatch costs."""
     if minibatch is None or not game.samples_examples:
@@ -174,63 +160,6 @@ def rows_of_draw(game: Game, minibatch: int | None, seed: int, draw: int) -> Ind
     turn, block = divmod(draw, game.n_examples // minibatch)
     order = torch.randperm(game.n_examples, generator=generator(seed, "examples", turn))
     return order[block * minibatch : (block + 1) * minibatch]
-
-
-def state_of(
-    resume: Valuation | None,
-    method: str,
-    seed: int,
-    settings: Settings,
-    game: Game,
-    candidates: Mask | None = None,
-) -> State:
-    """The state to continue from, or an empty one; a result that this run does not continue is refused."""
-    Cut.among(settings.k, game.n, candidates)
-    if resume is None:
-        return {"settings": settings.lasting()}
-    found = (resume.method, resume.seed, len(resume), (resume.state or {}).get("settings"))
-    for what, old, new in zip(
-        ("method", "seed", "number of players", "settings"),
-        found,
-        (method, seed, game.n, settings.lasting()),
-        strict=True,
-    ):
-        require(old == new, f"resume= continues a run of equal {what}; it was {old!r} and is now {new!r}.")
-    alike = [None if mask is None else mask.tolist() for mask in (resume.candidates, candidates)]
-    require(alike[0] == alike[1], "resume= continues a run of equal candidates; these are others.")
-    require(
-        not resume.state.get("merged"), "A merged valuation cannot be continued; continue its parts and merge anew."
-    )
-    return resume.state
-
-
-def halves_of(state: State, n: int) -> Halves:
-    """The draws made so far."""
-    return Halves.from_state(state["halves"]) if "halves" in state else Halves.none(n)
-
-
-def summary(
-    method: str, seed: int, settings: Settings, meter: Meter, limits: tuple[float, float], halves: Halves, state: State
-) -> Valuation:
-    """The result of a sampling estimator: means, errors and counts of the draws in ``halves``."""
-    n = meter.game.n
-    blank = torch.full((n,), torch.nan, dtype=torch.float64)
-    return Valuation(
-        method=method,
-        seed=seed,
-        values=blank,
-        stderr=blank,
-        counts=torch.zeros(n, dtype=torch.int64),
-        k=how_many(settings.k, n),
-        v_all=limits[0],
-        v_none=limits[1],
-        evaluations=meter.evaluations,
-        seconds=meter.seconds,
-        stopped=meter.stopped or "all draws done",
-        names=labels(meter.game, "names"),
-        layers=labels(meter.game, "layers"),
-        state={**state, "settings": settings.lasting(), "halves": halves.state()},
-    ).with_moments(halves)
 
 
 def settings_from(kind: type[AnySettings], given: dict[str, Any]) -> AnySettings:

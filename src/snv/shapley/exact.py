@@ -6,17 +6,18 @@ They alone have the four properties the paper asks for (Eqs. 2 to 5): efficiency
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from snv.shapley.agreement import how_many
-from snv.shapley.budget import UNLIMITED, Budget, Meter, Progress, Settings, labels, require, state_of
+from snv.shapley.budget import Settings, require
 from snv.shapley.game import Game
-from snv.shapley.moments import Vector
+from snv.shapley.moments import Halves, Observations, Vector
 from snv.shapley.result import Valuation
+from snv.shapley.sampling import Call, Estimation
 
 MOST_PLAYERS = 16  # 65,536 coalitions
 
@@ -50,55 +51,38 @@ def shapley_of_table(payoffs: Float64[Tensor, " c"], n: int) -> Vector:
     return values
 
 
-def exact(
-    game: Game,
-    settings: ExactSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def exact(game: Game, settings: ExactSettings, **call: Unpack[Call]) -> Valuation:
     """The Shapley values themselves; stopped early it has none yet, but `resume` goes on where it was."""
+    n = game.n
     require(
-        game.n <= MOST_PLAYERS,
-        f"exact looks at all 2^n coalitions, so it takes up to {MOST_PLAYERS} players; this game has {game.n}. "
+        n <= MOST_PLAYERS,
+        f"exact looks at all 2^n coalitions, so it takes up to {MOST_PLAYERS} players; this game has {n}. "
         "Use montecarlo, gradient or hybrid.",
     )
-    state = state_of(resume, "exact", seed, settings, game)
-    payoffs = state.get("payoffs", torch.zeros(0, dtype=torch.float64))
-    meter = Meter(game, budget, progress, resume)
-    meter.need(2**game.n - len(payoffs), "all coalitions")
-    with meter.phase("coalitions"):
-        while len(payoffs) < 2**game.n:
-            codes = torch.arange(len(payoffs), min(len(payoffs) + settings.chunk, 2**game.n))
-            meter.check(len(codes))
-            payoffs = torch.cat([payoffs, game.values(coalitions_of(codes, game.n))])
-            meter.report(len(payoffs), 2**game.n)
-    return _result(payoffs, settings, seed, meter)
-
-
-def _result(payoffs: Float64[Tensor, " c"], settings: ExactSettings, seed: int, meter: Meter) -> Valuation:
-    n, done = meter.game.n, len(payoffs) == 2**meter.game.n
+    run = Estimation("exact", game, settings, **call)
+    known = run.state.get("payoffs", torch.zeros(0, dtype=torch.float64))
+    run.meter.need(2**n - len(known), "all coalitions")
+    payoffs = run.sample(
+        "coalitions",
+        Observations(known),
+        2**n,
+        lambda codes, _: game.values(coalitions_of(torch.arange(codes.start, codes.stop), n)),
+        cost=1,
+        at_once=settings.chunk,
+    ).rows
+    done = len(payoffs) == 2**n
     values = shapley_of_table(payoffs, n) if done else torch.full((n,), torch.nan, dtype=torch.float64)
-    reached = 0.0 if done else math.inf
-    return Valuation(
-        method="exact",
-        seed=seed,
+    eps = 0.0 if done else math.inf
+    return replace(
+        run.result(Halves.none(n), "all coalitions enumerated"),
         values=values,
-        stderr=torch.full((n,), reached, dtype=torch.float64),
+        stderr=torch.full((n,), eps, dtype=torch.float64),
         counts=torch.full((n,), 2 ** (n - 1) if done else 0, dtype=torch.int64),
-        k=how_many(settings.k, n),
         v_all=float(payoffs[-1]) if done else math.nan,
         v_none=float(payoffs[0]) if len(payoffs) else math.nan,
-        evaluations=meter.evaluations,
-        seconds=meter.seconds,
-        stopped=meter.stopped or "all coalitions enumerated",
         halves=values.expand(2, n) if done else None,
         certified=done,
-        eps=reached,
+        eps=eps,
         certificate="Exact: every coalition was looked at." if done else "Not certified: enumeration is not complete.",
-        names=labels(meter.game, "names"),
-        layers=labels(meter.game, "layers"),
         state={"settings": settings.lasting(), "payoffs": payoffs},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 import torch
@@ -12,23 +12,11 @@ from torch import Tensor
 
 from snv.errors import UserError
 from snv.seeding import derived_seed, generator
-from snv.shapley.budget import (
-    UNLIMITED,
-    Budget,
-    Meter,
-    Progress,
-    Settings,
-    ends,
-    halves_of,
-    require,
-    rows_of_draw,
-    share_of_data,
-    state_of,
-    summary,
-)
+from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
 from snv.shapley.game import Game
-from snv.shapley.moments import Halves
+from snv.shapley.moments import Halves, Observations
 from snv.shapley.result import Valuation
+from snv.shapley.sampling import Call, Estimation
 
 GRADIENT_COST = 3.0  # in V(S): one pass forward, about two back
 GOLDEN = 0.6180339887498949
@@ -92,71 +80,56 @@ def gates_of_pair(n: int, settings: GradientSettings, seed: int, pair: int) -> F
     return torch.stack([first, 1 - first])
 
 
-def gradient_draws(meter: Meter, settings: GradientSettings, seed: int, halves: Halves) -> Halves:
+def gradient_draws(run: Estimation, settings: GradientSettings, seed: int) -> Halves:
     """g = (∂v(m) + ∂v(1 − m))/2 of further pairs, each one observation."""
-    game, total = meter.game, settings.draws // 2
-    cost = 2 * GRADIENT_COST * share_of_data(game, settings.minibatch)
-    with meter.phase("gradients"):
-        while halves.draws < total:
-            rows = rows_of_draw(game, settings.minibatch, seed, halves.draws)
-            meter.check(cost)
-            most = min(settings.chunk // 2, total - halves.draws)
-            pairs = meter.how_often(cost, most) if rows is None else 1
-            draws = range(halves.draws, halves.draws + pairs)
-            gates = torch.cat([gates_of_pair(game.n, settings, seed, draw) for draw in draws])
-            slopes, _ = game.gradient(gates, rows)
-            halves = halves.extend(slopes.double().cpu().reshape(pairs, 2, game.n).mean(1))
-            meter.report(halves.draws, total)
-    return halves
+    game, share = run.game, share_of_data(run.game, settings.minibatch)
+
+    def draw(numbers: range, _: Halves) -> Float64[Tensor, "m n"]:
+        gates = torch.cat([gates_of_pair(game.n, settings, seed, number) for number in numbers])
+        slopes, _payoffs = game.gradient(gates, rows_of_draw(game, settings.minibatch, seed, numbers[0]))
+        return slopes.double().cpu().reshape(len(numbers), 2, game.n).mean(1)
+
+    cost, at_once = 2 * GRADIENT_COST * share, settings.chunk // 2 if share == 1.0 else 1
+    return run.sample("gradients", run.halves, settings.draws // 2, draw, cost=cost, at_once=at_once)
 
 
-def gradient(
-    game: Game,
-    settings: GradientSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def gradient(game: Game, settings: GradientSettings, **call: Unpack[Call]) -> Valuation:
     """φ̂_i = E ∂v/∂m_i at random gates: the multilinear extension's slope along the diagonal, at N-independent cost.
 
     Biased by the curvature of v in a single gate; `efficiency_ratio` far from 1 is the alarm.
     """
     need_gradient(game, "gradient")
-    state = state_of(resume, "gradient", seed, settings, game)
-    meter = Meter(game, budget, progress, resume)
-    cost = GRADIENT_COST * share_of_data(game, settings.minibatch)
+    run = Estimation("gradient", game, settings, **call)
     if settings.masks == "diagonal":
-        require(
-            resume is None, "The nodes of the diagonal depend on their number, so it cannot be continued; run it anew."
-        )
-        meter.need(2 + settings.draws * cost, f"{settings.draws} gradients along the diagonal")
-        return _diagonal(meter, settings, seed)
-    meter.need(2 * cost + 2 * (resume is None), "one pair of gradients")
-    limits = ends(game, resume)
-    halves = gradient_draws(meter, settings, seed, halves_of(state, game.n))
-    return summary("gradient", seed, settings, meter, limits, halves, state)
+        return _diagonal(run, settings)
+    run.begin(2 * GRADIENT_COST * share_of_data(game, settings.minibatch), "one pair of gradients")
+    return run.result(gradient_draws(run, settings, run.seed))
 
 
-def _diagonal(meter: Meter, settings: GradientSettings, seed: int) -> Valuation:
+def _diagonal(run: Estimation, settings: GradientSettings) -> Valuation:
     """φ̂_i = Σ_q w_q ∂_i v(t_q·1) with Gauss–Legendre nodes (Aumann–Shapley); no draws, hence no standard error."""
-    game = meter.game
-    nodes, weights = np.polynomial.legendre.leggauss(settings.draws)
-    total, weight = torch.zeros(game.n, dtype=torch.float64), 0.0
-    limits = ends(game, None)
-    with meter.phase("gradients"):
-        order = torch.randperm(
-            settings.draws, generator=generator(seed, "nodes")
-        ).tolist()  # any part of it is spread out
-        for done, q in enumerate(order):
-            meter.check()
-            gates = torch.full((1, game.n), (nodes[q] + 1) / 2, dtype=torch.float64)
-            slopes, _ = game.gradient(gates, rows_of_draw(game, settings.minibatch, seed, done))
-            total, weight = total + weights[q] * slopes[0].double().cpu(), weight + weights[q]
-            meter.report(done + 1, settings.draws)
-    result = summary("gradient", seed, settings, meter, limits, Halves.none(game.n), {})
+    game, cost = run.game, GRADIENT_COST * share_of_data(run.game, settings.minibatch)
+    require(
+        run.resume is None, "The nodes of the diagonal depend on their number, so it cannot be continued; run it anew."
+    )
+    run.begin(settings.draws * cost, f"{settings.draws} gradients along the diagonal")
+    nodes, weights = (torch.from_numpy(of) for of in np.polynomial.legendre.leggauss(settings.draws))
+    order = torch.randperm(settings.draws, generator=generator(run.seed, "nodes"))  # any part of it is spread out
+
+    def draw(numbers: range, _: Observations) -> Float64[Tensor, "1 n"]:
+        gates = ((nodes[order[numbers[0]]] + 1) / 2).expand(1, game.n)
+        return game.gradient(gates, rows_of_draw(game, settings.minibatch, run.seed, numbers[0]))[0].double().cpu()
+
+    none = Observations(torch.zeros(0, game.n, dtype=torch.float64))
+    slopes = run.sample("gradients", none, settings.draws, draw, cost=cost).rows
+    used = weights[order[: len(slopes)]]
+    weight = sum(used, torch.zeros((), dtype=torch.float64))
     unknown = torch.full((game.n,), torch.nan, dtype=torch.float64)
-    counts = torch.full((game.n,), round(weight / 2 * settings.draws), dtype=torch.int64)
-    state = {"settings": settings.lasting()}
-    return replace(result, values=total / weight, stderr=unknown, counts=counts, halves=None, state=state)
+    return replace(
+        run.result(Halves.none(game.n)),
+        values=sum(used[:, None] * slopes, torch.zeros(game.n, dtype=torch.float64)) / weight,
+        stderr=unknown,
+        counts=torch.full((game.n,), round(float(weight) / 2 * settings.draws), dtype=torch.int64),
+        halves=None,
+        state={"settings": settings.lasting()},
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from jaxtyping import Bool, Float64
@@ -14,26 +16,13 @@ from snv.seeding import derived_seed, generator
 from snv.shapes import Indices, Mask
 from snv.shapley.agreement import Cut, ranking
 from snv.shapley.bandit import contest
-from snv.shapley.budget import (
-    UNLIMITED,
-    Budget,
-    Meter,
-    Progress,
-    Settings,
-    ends,
-    halves_of,
-    labels,
-    require,
-    rows_of_draw,
-    share_of_data,
-    state_of,
-    summary,
-)
+from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
 from snv.shapley.game import Game
 from snv.shapley.gradient import GRADIENT_COST, GradientSettings, Masks, gradient_draws, need_gradient
 from snv.shapley.intervals import asymptotic_radius, floored_variance
 from snv.shapley.moments import Halves, Moments, Vector
 from snv.shapley.result import HORIZON, Valuation, midpoint
+from snv.shapley.sampling import Call, Estimation, labels, never
 
 ENOUGH = 8  # pilot players from which a layer gets a calibration of its own
 MOST_GRADIENTS = 32  # gradient-only coalitions per flipped one, at most
@@ -106,7 +95,21 @@ class Pilot:
     flips: Float64[Tensor, "m p"]
     slopes: Float64[Tensor, "m p"]  # at the same coalitions and examples
     elsewhere: Float64[Tensor, "e p"]  # g at further coalitions
-    cost: float  # evaluations per flipped player and coalition
+    spent: float = 0.0  # evaluations of the flips
+
+    @property
+    def draws(self) -> int:
+        return len(self.flips)
+
+    @property
+    def cost(self) -> float:
+        """Evaluations per flipped player and coalition."""
+        return self.spent / self.flips.numel()
+
+    def extend(self, other: Pilot) -> Pilot:
+        flips, slopes = torch.cat([self.flips, other.flips]), torch.cat([self.slopes, other.slopes])
+        elsewhere = torch.cat([self.elsewhere, other.elsewhere])
+        return Pilot(self.players, flips, slopes, elsewhere, self.spent + other.spent)
 
 
 @dataclass(frozen=True)
@@ -134,10 +137,10 @@ def slopes_at(game: Game, coalitions: Bool[Tensor, "s n"], rows: Indices | None)
 
 
 def observe(
-    meter: Meter, players: Indices, beta: Vector, ratio: int, settings: HybridSettings, seed: int, number: int
+    game: Game, players: Indices, beta: Vector, ratio: int, settings: HybridSettings, seed: int, number: int
 ) -> Float64[Tensor, " c"]:
     """X_i = mean_S[Δ_i(S) − β g_i(S)] + β mean_S' g_i(S'), S' further coalitions: E X_i = φ_i for any fixed β (C.2)."""
-    game, rng = meter.game, generator(seed, "coalitions", number)
+    rng = generator(seed, "coalitions", number)
     total = torch.zeros(len(players), dtype=torch.float64)
     for part, coalition in enumerate(coalitions_by_size(game.n, settings.strata, rng)):
         rows = rows_of_draw(game, settings.minibatch, seed, number * (settings.strata + 1) + part)
@@ -153,25 +156,24 @@ def observe(
     return total
 
 
-def run_pilot(meter: Meter, settings: HybridSettings, seed: int) -> Pilot:
+def run_pilot(run: Estimation, settings: HybridSettings) -> Pilot:
     """Flip a random few players at a few coalitions, with the gradient beside them."""
-    game, m, own = meter.game, settings.pilot_coalitions, derived_seed(seed, "pilot")
+    game, m, own = run.game, settings.pilot_coalitions, derived_seed(run.seed, "pilot")
     rng = generator(own, "coalitions")
     players = torch.randperm(game.n, generator=rng)[: settings.pilot_players].sort().values
-    flips, slopes, elsewhere, flip_cost = [], [], [], 0.0
     at_both, at_slopes = coalitions_by_size(game.n, m, rng), coalitions_by_size(game.n, 2 * m, rng)
-    for j, coalition in enumerate(at_both):
-        rows = rows_of_draw(game, settings.minibatch, own, j)
-        meter.check((2 * len(players) + 3 * GRADIENT_COST) * share_of_data(game, settings.minibatch))
-        before = game.evaluations
-        flips.append(game.flips(coalition, players, rows))
-        flip_cost += game.evaluations - before
-        slopes.append(slopes_at(game, coalition[None], rows)[:, players])
-        further = rows_of_draw(game, settings.minibatch, own, m + j)
-        elsewhere.append(slopes_at(game, at_slopes[2 * j : 2 * j + 2], further)[:, players])
-        meter.report(j + 1, m)
-    cost = flip_cost / (m * len(players))
-    return Pilot(players, torch.stack(flips), torch.cat(slopes), torch.cat(elsewhere), cost)
+
+    def draw(numbers: range, _: Pilot) -> Pilot:
+        j, before = numbers[0], game.evaluations
+        rows, further = (rows_of_draw(game, settings.minibatch, own, number) for number in (j, m + j))
+        flips = game.flips(at_both[j], players, rows)[None]
+        spent = game.evaluations - before
+        slopes = slopes_at(game, at_both[j : j + 1], rows)[:, players]
+        return Pilot(players, flips, slopes, slopes_at(game, at_slopes[2 * j : 2 * j + 2], further)[:, players], spent)
+
+    nothing = torch.zeros(0, len(players), dtype=torch.float64)
+    cost = (2 * len(players) + 3 * GRADIENT_COST) * share_of_data(game, settings.minibatch)
+    return run.sample("pilot", Pilot(players, nothing, nothing, nothing), m, draw, cost=cost)
 
 
 def regression(flips: Float64[Tensor, "m p"], slopes: Float64[Tensor, "m p"]) -> tuple[float, float]:
@@ -256,7 +258,12 @@ class Flips:
     def none(band: Indices) -> Flips:
         return Flips(band, Halves.none(len(band)), Moments.none(len(band)))
 
-    def add(self, x: Vector) -> Flips:
+    @property
+    def draws(self) -> int:
+        return self.plain.draws
+
+    def extend(self, x: Vector) -> Flips:
+        """One more round."""
         return Flips(self.band, self.plain.add(x), self.centred.extend((x - x.mean())[None]))
 
     def merge(self, other: Flips) -> Flips:
@@ -304,24 +311,17 @@ def standing(surrogate: Surrogate, flips: Flips, settings: HybridSettings, cut: 
     return Standing(values, deviation, gap, contested, float(torch.special.ndtr(-distance).sum()))
 
 
-def decided(now: Standing, settings: HybridSettings, cut: Cut) -> str:
+def decided(surrogate: Surrogate, flips: Flips, settings: HybridSettings, cut: Cut) -> str:
     """Why sampling may end, or nothing."""
+    if flips.draws < settings.burn_in:
+        return ""
+    now = standing(surrogate, flips, settings, cut)
     if settings.eps is not None:
-        reached = now.gap <= settings.eps * cut.spread(now.values)
-        return "certified" if reached else ""
+        return "certified" if now.gap <= settings.eps * cut.spread(now.values) else ""
     return "few places expected to be wrong" if now.expected_wrong <= settings.misplaced * cut.k else ""
 
 
-def hybrid(
-    game: Game,
-    settings: HybridSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-    candidates: Mask | None = None,
-) -> Valuation:
+def hybrid(game: Game, settings: HybridSettings, **call: Unpack[Call]) -> Valuation:
     """Gradients, a pilot that calibrates them, exact flips of the band around the cut, then fresh flips to report.
 
     ``values`` are shrunk towards the calibrated gradient and rank; ``unbiased`` come from flips made after the last
@@ -329,57 +329,49 @@ def hybrid(
     ``candidates`` (default: everyone); all others are in the game and keep their gradient's value.
     """
     need_gradient(game, "hybrid")
-    state = state_of(resume, "hybrid", seed, settings, game, candidates)
-    cut = Cut.among(settings.k, game.n, candidates)
-    meter = Meter(game, budget, progress, resume)
-    meter.need(
-        2 * GRADIENT_COST * share_of_data(game, settings.minibatch) + 2 * (resume is None), "one pair of gradients"
-    )
-    limits = ends(game, resume)
-    halves = gradient_draws(meter, settings.gradient, derived_seed(seed, "gradient"), halves_of(state, game.n))
-    surrogate = Surrogate(**state["surrogate"]) if "surrogate" in state else None
-    if surrogate is None and not meter.stopped:
-        with meter.phase("pilot"):
-            surrogate = calibrate(run_pilot(meter, settings, seed), halves.all.mean, labels(game, "layers"))
-    if surrogate is None:
-        unfinished = _without_flips(meter, settings, seed, limits, halves, state)
-        return replace(unfinished, k=cut.k, candidates=candidates)
-    first, fresh = _flip(meter, settings, seed, surrogate, state, cut)
-    state = {**state, "surrogate": dict(vars(surrogate)), "first": first.state(), "fresh": fresh.state()}
-    result = replace(summary("hybrid", seed, settings, meter, limits, halves, state), k=cut.k, candidates=candidates)
-    return _with_flips(result, settings, surrogate, first, fresh, cut)
+    run = Estimation("hybrid", game, settings, **call)
+    run.begin(2 * GRADIENT_COST * share_of_data(game, settings.minibatch), "one pair of gradients")
+    halves = gradient_draws(run, settings.gradient, derived_seed(run.seed, "gradient"))
+    if "surrogate" in run.state:
+        surrogate = Surrogate(**run.state["surrogate"])
+    else:
+        pilot = run_pilot(run, settings)
+        if run.meter.stopped:
+            return _without_flips(run, halves)
+        surrogate = calibrate(pilot, halves.all.mean, labels(game, "layers"))
+    first, fresh = _flip(run, settings, surrogate)
+    result = run.result(halves, surrogate=dict(vars(surrogate)), first=first.state(), fresh=fresh.state())
+    return _with_flips(result, settings, surrogate, first, fresh, run.cut)
 
 
-def _flip(
-    meter: Meter, settings: HybridSettings, seed: int, surrogate: Surrogate, state: State, cut: Cut
-) -> tuple[Flips, Flips]:
+def _flip(run: Estimation, settings: HybridSettings, surrogate: Surrogate) -> tuple[Flips, Flips]:
     """Rounds until decided, then fresh rounds; the budget of the latter is kept back."""
-    band = band_around_cut(surrogate, settings, cut)
-    slope_cost = GRADIENT_COST * share_of_data(meter.game, settings.minibatch)
+    meter, band = run.meter, band_around_cut(surrogate, settings, run.cut)
+    slope_cost = GRADIENT_COST * share_of_data(run.game, settings.minibatch)
     ratio = best_ratio(surrogate, len(band), slope_cost)
     beta = surrogate.slope * ratio / (ratio + 1)  # β* = (ρσ_Δ/σ_g)·n0/(n0+n1)
     cost = settings.strata * (len(band) * surrogate.cost + (ratio + 1 if ratio else 0) * slope_cost)
-    first, fresh = (Flips.from_state(state[key]) if key in state else Flips.none(band) for key in ("first", "fresh"))
-    reason = ""
-    if not meter.stopped:
-        with meter.phase("rounds"):
-            while first.plain.draws < settings.rounds and not reason:
-                meter.check(cost * (1 + settings.fresh))
-                number, own = first.plain.draws, derived_seed(seed, "rounds")
-                first = first.add(observe(meter, band, beta, ratio, settings, own, number))
-                if first.plain.draws >= settings.burn_in:
-                    reason = decided(standing(surrogate, first, settings, cut), settings, cut)
-                meter.report(first.plain.draws, settings.rounds)
-    ended = meter.stopped or reason or f"cap of {settings.rounds} rounds reached"
-    if ended != "interrupted":
-        meter.stopped = ""
-        with meter.phase("fresh"):
-            while fresh.plain.draws < settings.fresh:
-                meter.check(cost)
-                number, own = fresh.plain.draws, derived_seed(seed, "fresh")
-                fresh = fresh.add(observe(meter, band, beta, ratio, settings, own, number))
-                meter.report(fresh.plain.draws, settings.fresh)
-    meter.stopped = ended if not meter.stopped or meter.stopped == ended else f"{ended}, then {meter.stopped}"
+
+    def rounds(phase: str, total: int, cost: float, done: Callable[[Flips], str] = never) -> Flips:
+        key = "first" if phase == "rounds" else phase
+        flips = Flips.from_state(run.state[key]) if key in run.state else Flips.none(band)
+        own = derived_seed(run.seed, phase)
+
+        def draw(numbers: range, _: Flips) -> Vector:
+            return observe(run.game, band, beta, ratio, settings, own, numbers[0])
+
+        return run.sample(phase, flips, total, draw, cost=cost, done=done)
+
+    first = rounds(
+        "rounds",
+        settings.rounds,
+        cost * (1 + settings.fresh),
+        lambda flips: decided(surrogate, flips, settings, run.cut),
+    )
+    ended = meter.stopped or f"cap of {settings.rounds} rounds reached"
+    meter.stopped = "interrupted" if ended == "interrupted" else ""
+    fresh = rounds("fresh", settings.fresh, cost)
+    meter.stopped = ended if meter.stopped in ("", ended) else f"{ended}, then {meter.stopped}"
     return first, fresh
 
 
@@ -428,12 +420,10 @@ def _certificate(reached: bool, gap: float, now: Standing, settings: HybridSetti
     return f"{'Certified among the flipped players only' if reached else 'Not certified'}: {claim}.{outside}"
 
 
-def _without_flips(
-    meter: Meter, settings: HybridSettings, seed: int, limits: tuple[float, float], halves: Halves, state: State
-) -> Valuation:
+def _without_flips(run: Estimation, halves: Halves) -> Valuation:
     """Stopped before the pilot was done: gradients are all there is."""
-    meter.stopped += " before any player was flipped"
-    result = summary("hybrid", seed, settings, meter, limits, halves, state)
+    run.meter.stopped += " before any player was flipped"
+    result = run.result(halves)
     nothing = torch.full((len(result),), torch.nan, dtype=torch.float64)
     sentence = "Not certified: stopped before any player was flipped; the values are those of the gradient."
     counts = torch.zeros_like(result.counts)

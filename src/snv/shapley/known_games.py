@@ -159,18 +159,6 @@ class MeanGame(KnownGame):
         return torch.stack(slopes).mean(0), torch.stack(payoffs).mean(0)
 
 
-class SumGame(KnownGame):
-    """V + W, so φ(V) + φ(W): linearity."""
-
-    def __init__(self, first: KnownGame, second: KnownGame) -> None:
-        self.n, self.first, self.second = first.n, first, second
-        self.differentiable = first.differentiable and second.differentiable
-        self.shapley = first.shapley + second.shapley
-
-    def payoff(self, gates: Float64[Tensor, "p n"]) -> Payoffs:
-        return self.first.payoff(gates) + self.second.payoff(gates)
-
-
 def additive(n: int = 8, seed: int = 0) -> Additive:
     """Random weights, the first of them 0 (a null player) and the next two equal."""
     weights = torch.randn(n, generator=generator(seed, "additive"), dtype=torch.float64)

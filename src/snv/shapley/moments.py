@@ -122,3 +122,17 @@ class Halves:
     @staticmethod
     def from_state(state: State) -> Halves:
         return Halves(Moments.from_state(state["even"]), Moments.from_state(state["odd"]), int(state["draws"]))
+
+
+@dataclass(frozen=True)
+class Observations:
+    """The observations of all draws, in order, for estimates that are no mean of them."""
+
+    rows: Float64[Tensor, "m ..."]
+
+    @property
+    def draws(self) -> int:
+        return len(self.rows)
+
+    def extend(self, rows: Float64[Tensor, "d ..."]) -> Observations:
+        return Observations(torch.cat([self.rows, rows]))

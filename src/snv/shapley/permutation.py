@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Unpack
 
 import torch
 from jaxtyping import Float64, Int64
@@ -12,23 +13,11 @@ from torch import Tensor
 
 from snv.seeding import generator
 from snv.shapes import Indices, Mask
-from snv.shapley.budget import (
-    UNLIMITED,
-    Budget,
-    Meter,
-    Progress,
-    Settings,
-    ends,
-    halves_of,
-    require,
-    rows_of_draw,
-    share_of_data,
-    state_of,
-    summary,
-)
+from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
 from snv.shapley.game import Coalitions, Game, Payoffs
-from snv.shapley.moments import Vector
+from snv.shapley.moments import Halves, Vector
 from snv.shapley.result import Valuation
+from snv.shapley.sampling import Call, Estimation
 
 Payoff = Callable[[Coalitions], Payoffs]
 
@@ -69,20 +58,6 @@ class MonteCarloSettings(Settings):
         return float(orders * (game.n - 1)) if share == 1.0 else share * (orders * (game.n - 1) + 2)
 
 
-def permutation_values(game: Game, n_permutations: int, seed: int) -> Vector:
-    """Eq. 10 one coalition at a time, as one would write it on paper; `montecarlo` is the same in batches."""
-    total = torch.zeros(game.n, dtype=torch.float64)  # in float32, efficiency drifts as orders add up
-    for draw in range(n_permutations):
-        coalition = torch.zeros(game.n, dtype=torch.bool)
-        before = game(coalition)
-        for i in order_of_draw(game.n, seed, draw).tolist():
-            coalition[i] = True
-            after = game(coalition)
-            total[i] += after - before  # V(S ∪ {i}) − V(S), Eq. 11
-            before = after
-    return total / n_permutations
-
-
 def order_of_draw(n: int, seed: int, draw: int) -> Indices:
     """The random order of one draw, whatever was drawn before it."""
     return torch.randperm(n, generator=generator(seed, "draw", draw))
@@ -108,51 +83,37 @@ def permutation_marginals(
     return torch.empty_like(steps).scatter_(1, orders, steps)
 
 
-def payoff_of_draw(
-    meter: Meter, limits: tuple[float, float], minibatch: int | None, seed: int, draw: int
-) -> tuple[Payoff, tuple[float, float]]:
+def payoff_of_draw(run: Estimation, minibatch: int | None, draw: int) -> tuple[Payoff, tuple[float, float]]:
     """V on the examples of one draw, and its V(M) and V(∅); the clock is looked at before every call."""
-    rows = rows_of_draw(meter.game, minibatch, seed, draw)
-    payoff = partial(meter.values, rows=rows)
+    rows = rows_of_draw(run.game, minibatch, run.seed, draw)
+    payoff = partial(run.meter.values, rows=rows)
     if rows is None:
-        return payoff, limits
-    everyone = torch.ones(1, meter.game.n, dtype=torch.bool)
+        return payoff, run.limits
+    everyone = torch.ones(1, run.game.n, dtype=torch.bool)
     v_all, v_none = payoff(torch.cat([everyone, ~everyone])).tolist()
     return payoff, (v_all, v_none)
 
 
-def montecarlo(
-    game: Game,
-    settings: MonteCarloSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def montecarlo(game: Game, settings: MonteCarloSettings, **call: Unpack[Call]) -> Valuation:
     """φ̂_i = mean over whole random orders of V(before i ∪ i) − V(before i) (Eq. 10): unbiased, and Σφ̂ is exact.
 
     A continued run equals a longer one bit for bit if V(S) does not depend on the coalitions evaluated along with S;
     with ``chunk`` at most n an order never shares a call, and that holds for any game.
     """
-    state = state_of(resume, "montecarlo", seed, settings, game)
-    halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
-    cost, limited = settings.cost(game), share_of_data(game, settings.minibatch) < 1.0
-    meter.need(cost + 2 * (resume is None), "one permutation")
-    limits = ends(game, resume)
-    with meter.phase("permutations"):
-        while halves.draws < settings.observations:
-            meter.check(cost)
-            many = 1 if limited else meter.how_often(cost, max(1, settings.chunk // game.n))
-            draws = range(halves.draws, min(halves.draws + many, settings.observations))
-            payoff, own_limits = payoff_of_draw(meter, limits, settings.minibatch, seed, halves.draws)
-            orders = torch.stack([order_of_draw(game.n, seed, draw) for draw in draws])
-            xs = permutation_marginals(payoff, orders, own_limits, settings.chunk)
-            if settings.antithetic:
-                xs = (xs + permutation_marginals(payoff, orders.flip(1), own_limits, settings.chunk)) / 2
-            halves = halves.extend(xs)
-            meter.report(halves.draws, settings.observations)
-    return summary("montecarlo", seed, settings, meter, limits, halves, state)
+    run = Estimation("montecarlo", game, settings, **call)
+    cost, all_data = settings.cost(game), share_of_data(game, settings.minibatch) == 1.0
+    run.begin(cost, "one permutation")
+
+    def draw(numbers: range, _: Halves) -> Float64[Tensor, "m n"]:
+        payoff, limits = payoff_of_draw(run, settings.minibatch, numbers[0])
+        orders = torch.stack([order_of_draw(game.n, run.seed, number) for number in numbers])
+        marginals = permutation_marginals(payoff, orders, limits, settings.chunk)
+        if settings.antithetic:
+            marginals = (marginals + permutation_marginals(payoff, orders.flip(1), limits, settings.chunk)) / 2
+        return marginals
+
+    at_once = max(1, settings.chunk // game.n) if all_data else 1
+    return run.result(run.sample("permutations", run.halves, settings.observations, draw, cost=cost, at_once=at_once))
 
 
 @dataclass(frozen=True)
@@ -235,41 +196,27 @@ def removal_marginals(
     return marginals
 
 
-def truncated(
-    game: Game,
-    settings: TruncatedSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def truncated(game: Game, settings: TruncatedSettings, **call: Unpack[Call]) -> Valuation:
     """Monte Carlo over removal orders that end where nothing is left to lose.
 
     Note: the paper grows coalitions and skips marginals while V(S) ≤ τ. V(S) must be computed to know that, so it
     saves nothing, and it averages over large coalitions only; removal (Ghorbani and Zou, 2020) saves, and the
     roulette of ``proceed`` keeps it unbiased.
     """
-    state = state_of(resume, "truncated", seed, settings, game)
-    halves, meter = halves_of(state, game.n), Meter(game, budget, progress, resume)
-    most = settings.most(game)
-    meter.need(most + 2 * (resume is None), "one permutation")
-    limits = ends(game, resume)
-    everyone = torch.ones(game.n, dtype=torch.bool)
-    with meter.phase("permutations"):
-        while halves.draws < settings.permutations:
-            meter.check(most)  # a permutation that is begun is finished: dropping the long ones would be a bias
-            x = truncated_draw(meter, settings, limits, everyone, seed, halves.draws)
-            halves = halves.add(x)
-            meter.report(halves.draws, settings.permutations)
-    return summary("truncated", seed, settings, meter, limits, halves, state)
+    run = Estimation("truncated", game, settings, **call)
+    most, everyone = settings.most(game), torch.ones(game.n, dtype=torch.bool)
+    run.begin(most, "one permutation")
+
+    def draw(numbers: range, _: Halves) -> Float64[Tensor, "1 n"]:
+        return truncated_draw(run, settings, everyone, numbers[0])
+
+    # an order that is begun is paid as a whole and finished: dropping the long ones would be a bias
+    return run.result(run.sample("permutations", run.halves, settings.permutations, draw, cost=most))
 
 
-def truncated_draw(
-    meter: Meter, settings: TruncatedSettings, limits: tuple[float, float], wanted: Mask, seed: int, draw: int
-) -> Float64[Tensor, " n"]:
+def truncated_draw(run: Estimation, settings: TruncatedSettings, wanted: Mask, draw: int) -> Float64[Tensor, "1 n"]:
     """The marginals of the ``wanted`` players along the removal order of one draw."""
-    payoff, own_limits = payoff_of_draw(meter, limits, settings.minibatch, seed, draw)
+    payoff, limits = payoff_of_draw(run, settings.minibatch, draw)
     truncation = Truncation(settings.floor, settings.proceed, settings.chunk)
-    order, rng = order_of_draw(meter.game.n, seed, draw), generator(seed, "roulette", draw)
-    return removal_marginals(payoff, order, wanted, own_limits, truncation, rng)
+    order, rng = order_of_draw(run.game.n, run.seed, draw), generator(run.seed, "roulette", draw)
+    return removal_marginals(payoff, order, wanted, limits, truncation, rng)[None]

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
 from snv.seeding import generator
-from snv.shapley.budget import (
-    UNLIMITED,
-    Budget,
-    Meter,
-    Progress,
-    Settings,
-    ends,
-    require,
-    rows_of_draw,
-    share_of_data,
-    state_of,
-    summary,
-)
+from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
 from snv.shapley.game import Game
 from snv.shapley.gradient import level
-from snv.shapley.moments import Halves, Vector
+from snv.shapley.moments import Halves, Observations, Vector
 from snv.shapley.result import Valuation, straddling
+from snv.shapley.sampling import Call, Estimation
 
 MOST_PLAYERS = 2000  # the fit takes O(m n²) steps and an n × n matrix
 
@@ -85,15 +75,7 @@ def fit(coalitions: Bool[Tensor, "m n"], differences: Float64[Tensor, " m"], gai
     return gain / n + deviation, stderr
 
 
-def regression(
-    game: Game,
-    settings: RegressionSettings,
-    *,
-    seed: int = 0,
-    budget: Budget = UNLIMITED,
-    progress: Progress | None = None,
-    resume: Valuation | None = None,
-) -> Valuation:
+def regression(game: Game, settings: RegressionSettings, **call: Unpack[Call]) -> Valuation:
     """The additive game nearest to V in the Shapley kernel's norm has φ as its weights: fit it to sampled pairs.
 
     Consistent, with a bias that vanishes like 1/m, and Σφ̂ is exact; exact itself where interactions are pairwise and
@@ -104,23 +86,20 @@ def regression(
         f"regression takes 2 to {MOST_PLAYERS} players, because it solves for all of them at once; got {game.n}. "
         "Use gradient or montecarlo.",
     )
-    state = state_of(resume, "regression", seed, settings, game)
-    meter, share = Meter(game, budget, progress, resume), share_of_data(game, settings.minibatch)
-    meter.need(2 * share + 2 * (resume is None), "one pair of coalitions")
-    limits = ends(game, resume)
-    differences, total = list(state.get("differences", torch.zeros(0))), settings.coalitions // 2
-    with meter.phase("coalitions"):
-        while len(differences) < total:
-            rows = rows_of_draw(game, settings.minibatch, seed, len(differences))
-            meter.check(2 * share)
-            many = meter.how_often(2 * share, settings.chunk) if rows is None else 1
-            draws = range(len(differences), min(len(differences) + many, total))
-            chosen = coalitions_of_draws(game.n, seed, draws)
-            both = game.values(torch.cat([chosen, ~chosen]), rows)
-            differences += list((both[: len(chosen)] - both[len(chosen) :]) / 2)
-            meter.report(len(differences), total)
-    found = torch.stack(differences).double() if differences else torch.zeros(0, dtype=torch.float64)
-    return _solved(summary("regression", seed, settings, meter, limits, Halves.none(game.n), {}), settings, found)
+    run = Estimation("regression", game, settings, **call)
+    share = share_of_data(game, settings.minibatch)
+    run.begin(2 * share, "one pair of coalitions")
+
+    def draw(numbers: range, _: Observations) -> Float64[Tensor, " d"]:
+        chosen = coalitions_of_draws(game.n, run.seed, numbers)
+        rows = rows_of_draw(game, settings.minibatch, run.seed, numbers[0])
+        payoffs, complements = game.values(torch.cat([chosen, ~chosen]), rows).double().chunk(2)
+        return (payoffs - complements) / 2
+
+    pairs = Observations(run.state.get("differences", torch.zeros(0, dtype=torch.float64)))
+    at_once = settings.chunk if share == 1.0 else 1
+    pairs = run.sample("coalitions", pairs, settings.coalitions // 2, draw, cost=2 * share, at_once=at_once)
+    return _solved(run.result(Halves.none(game.n)), settings, pairs.rows)
 
 
 def _solved(result: Valuation, settings: RegressionSettings, differences: Float64[Tensor, " m"]) -> Valuation:

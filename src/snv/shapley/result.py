@@ -70,11 +70,6 @@ class Valuation:
         )
 
     @property
-    def efficiency_residual(self) -> float:
-        """V(M) − V(∅) − Σφ̂."""
-        return self.v_all - self.v_none - float(self.values.sum())
-
-    @property
     def split_half_overlap(self) -> float:
         """The share of one half's top-k that the other half chooses too; not-a-number if there are no halves."""
         return math.nan if self.halves is None else split_half_overlap(self.halves, self.k)
