@@ -5,14 +5,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from snv.errors import UserError
 from snv.networks import build_network
 from snv.neurons.find import find_neurons
 from snv.neurons.gates import ablated
 from snv.shapley.exact import ExactSettings, exact
 from snv.shapley.game import Game
 from snv.valuation.neuron_game import NeuronGame
-from snv.valuation.payoffs import PAYOFFS
 
 
 def warmed(name="resnet18", shape=(3, 8, 8), **options):
@@ -212,44 +210,6 @@ def test_a_linear_read_out_with_squared_error_has_the_closed_form():
     middle = game.gradient(torch.full((1, 6), 0.5))[0][0]  # the same, once more
     torch.testing.assert_close(middle, closed, rtol=1e-4, atol=1e-6)
     assert closed.sum().item() == pytest.approx(game.everyone - game.no_one, rel=1e-4)
-
-
-def test_disparity_is_minus_the_largest_difference_between_groups(game):
-    groups = torch.arange(12) % 3
-    fair = NeuronGame(game.model, game.images, game.labels, game.neurons, "disparity", groups=groups)
-    game.model.eval()
-    with torch.no_grad():
-        hits = (game.model(game.images).argmax(1) == game.labels).double()
-    game.model.train()
-    scores = [hits[groups == g].mean().item() for g in range(3)]
-    assert fair.everyone == pytest.approx(-(max(scores) - min(scores)))
-    assert not fair.samples_examples
-    with pytest.raises(UserError, match="groups"):
-        NeuronGame(game.model, game.images, game.labels, game.neurons, "disparity")
-
-
-def test_a_callable_may_score_examples_or_all_of_them(game):
-    chosen = coalitions(game.n)
-
-    def each(logits, labels):
-        return -F.cross_entropy(logits, labels, reduction="none")
-
-    def all_at_once(logits, labels):
-        return -F.cross_entropy(logits, labels)
-
-    for payoff, samples in [(each, True), (all_at_once, False)]:
-        own = NeuronGame(game.model, game.images, game.labels, game.neurons, payoff, means=game.means)
-        assert own.samples_examples == samples
-        torch.testing.assert_close(own.values(chosen), game.values(chosen))
-        torch.testing.assert_close(own.gradient(chosen.float())[0], game.gradient(chosen.float())[0])
-
-
-def test_unknown_or_impossible_payoffs_are_answered(game):
-    with pytest.raises(UserError, match="Did you mean 'accuracy'"):
-        NeuronGame(game.model, game.images, game.labels, game.neurons, "acuracy")
-    with pytest.raises(UserError, match="one number per example"):
-        NeuronGame(game.model, game.images, game.labels, game.neurons, lambda logits, labels: logits)
-    assert set(PAYOFFS) == {"loss", "accuracy", "probability", "disparity"}
 
 
 def test_one_task_of_a_network_is_played_through_its_own_head():

@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import snv
 from snv.errors import UserError
 from snv.files import cloned
-from snv.shapley.plots import PLOTS, save_plots
 from snv.shapley.result import Valuation
 from snv.valuation.value import Bill, spoken
 
@@ -131,25 +130,6 @@ def test_all_estimators_agree_with_exact_on_a_small_network():
     assert torch.corrcoef(torch.stack([quick.values, truth.values]))[0, 1] > 0.9
 
 
-@pytest.mark.parametrize("payoff", ["loss", "accuracy", "probability"])
-def test_every_payoff_can_be_valued_by_gradient_and_exactly(payoff):
-    for method in ("gradient", "exact"):
-        assert torch.isfinite(snv.value_neurons(network(), data(), method, payoff=payoff).values).all()
-
-
-def test_disparity_between_groups_is_a_payoff():
-    groups = torch.arange(40) % 2
-    found = snv.value_neurons(network(), data(), "exact", payoff="disparity", groups=groups)
-    assert found.values.sum() == pytest.approx(found.v_all - found.v_none)
-
-
-def test_a_callable_is_a_payoff():
-    def margin(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return logits.gather(1, labels[:, None])[:, 0] - logits.mean(1)
-
-    assert torch.isfinite(snv.value_neurons(network(), data(), payoff=margin, draws=4).values).all()
-
-
 def test_layers_can_be_left_out_by_name():
     found = snv.value_neurons(network(), data(), draws=4, exclude=["0"])
     assert set(found.layers or ()) == {"4"}
@@ -172,19 +152,6 @@ def test_layers_can_be_left_out_by_name():
 def test_a_mistake_is_told_in_one_sentence(call, answer):
     with pytest.raises(UserError, match=answer):
         call()
-
-
-def test_the_three_pictures_are_drawn(tmp_path):
-    found = snv.value_neurons(network(), data(), draws=8)
-    paths = save_plots(found, tmp_path)
-    assert [p.stem for p in paths] == list(PLOTS)
-    assert all(p.stat().st_size > 5000 for p in paths)
-
-
-def test_a_valuation_plots_itself():
-    found = snv.value_neurons(network(), data(), draws=8)
-    for name in PLOTS:
-        assert found.plot(name).axes
 
 
 def test_saved_loaded_and_continued_it_is_the_longer_run(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Protocol
 
@@ -12,11 +12,12 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, gated, mean_responses_to
+from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_responses_to
 from snv.seeding import generator
 from snv.shapes import Gates, Indices, Mask
 from snv.shapley import Coalitions, Game, Payoffs
 from snv.valuation.examples import Examples, as_examples, in_batches
+from snv.valuation.hooked import Hooked, gated_logits, n_bytes
 from snv.valuation.payoffs import Terms, make_payoff
 from snv.valuation.prefix import Plan, Replay, Untraceable, traced
 
@@ -136,22 +137,6 @@ class NeuronGame(Game):
         marginals[order] = torch.where(coalition[players[order]], base - found, found - base)
         return marginals
 
-    def walk(self, order: Indices, rows: Indices | None = None, start: Mask | None = None) -> Payoffs:
-        """V(S ∪ i) − V(S ∖ i) for each i of ``order`` in turn, each joining S, or leaving it if it is in ``start``.
-
-        From the empty coalition (default) this is a permutation's row of marginals; from the full one, its reverse.
-        """
-        coalition = torch.zeros(self.n, dtype=torch.bool) if start is None else start
-        joins = ~coalition[order]
-        found = [self.values(coalition[None], rows)]
-        for block in torch.split(order, BLOCK):
-            path = coalition.repeat(len(block), 1)
-            path[:, block] ^= torch.ones(len(block), len(block), dtype=torch.bool).tril()
-            coalition = path[-1]
-            found.append(self.values(path, rows))
-        steps = torch.cat(found).diff()
-        return torch.where(joins, steps, -steps)
-
     def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m and v at each row of ``gates``; accuracy is continued by the probability of the true class."""
         rows = torch.arange(self.n_examples) if rows is None else rows
@@ -216,7 +201,7 @@ class NeuronGame(Game):
         return self.payoff.total(torch.cat(parts, dim=1), self.labels[rows], rows).cpu()
 
     def _gated_logits(self, leaves: list[Tensor], images: Tensor) -> Float[Tensor, "p b k"]:
-        return _gated_logits(self.forward, self.neurons, leaves, self.means, images)
+        return gated_logits(self.forward, self.neurons, leaves, self.means, images)
 
     def _batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
         """The inputs of each vector of rows, as the network takes them fastest."""
@@ -265,7 +250,7 @@ class NeuronGame(Game):
         kept: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:
-            kept[tensor.data_ptr()] = _bytes(tensor)
+            kept[tensor.data_ptr()] = n_bytes(tensor)
             return tensor
 
         weights = {p.data_ptr() for p in [*self.model.parameters(), *self.model.buffers()]}
@@ -274,7 +259,7 @@ class NeuronGame(Game):
         one = next(self._batches([torch.zeros(1, dtype=torch.long)]))
         with self._at_rest(), _frozen(self.model), hooks:
             self._gated_logits(leaves, one)
-        return max(_bytes(one), sum(size for place, size in kept.items() if place not in weights))
+        return max(n_bytes(one), sum(size for place, size in kept.items() if place not in weights))
 
 
 class Engine(Protocol):
@@ -283,44 +268,6 @@ class Engine(Protocol):
     def plan(self, gates: Gates, examples: int, memory: int) -> Plan: ...
 
     def logits(self, images: Tensor, plan: Plan, means: Means) -> Float[Tensor, "p b k"]: ...
-
-
-class Hooked:
-    """The plain engine: the whole network on p copies of the images, each with its own gates."""
-
-    def __init__(self, forward: Forward, neurons: Neurons) -> None:
-        self.forward, self.neurons = forward, neurons
-        self.bytes = 0
-
-    def profile(self, model: nn.Module, example: Tensor) -> None:
-        """Note what one example needs: four tensors as large as the largest output (a residual block's most)."""
-        sizes = [1]
-        with ExitStack() as undo:
-            for module in model.modules():
-                hook = module.register_forward_hook(lambda _module, _inputs, out: sizes.append(_bytes(out)))
-                undo.callback(hook.remove)
-            self.forward(example)
-        self.bytes = 4 * max(sizes)
-
-    def plan(self, gates: Gates, examples: int, memory: int) -> Plan:
-        examples = max(1, min(examples, memory // self.bytes))
-        together = max(1, memory // (self.bytes * examples)) if self.neurons.batchable else 1
-        gates = gates[:together]
-        return Plan(gates, examples, float(len(gates)))
-
-    def logits(self, images: Tensor, plan: Plan, means: Means) -> Float[Tensor, "p b k"]:
-        gates = [part for _, part in self.neurons.by_layer(plan.gates)]
-        return _gated_logits(self.forward, self.neurons, gates, means, images)
-
-
-def _gated_logits(
-    forward: Forward, neurons: Neurons, gates: Sequence[Tensor], means: Means, images: Tensor
-) -> Float[Tensor, "p b k"]:
-    """Logits with each row of the gates (p, n of the layer) on its own copy of the images."""
-    p = len(gates[0])
-    with gated(neurons, gates, means):
-        copies = images.repeat(p, *[1] * (images.ndim - 1)) if p > 1 else images
-        return torch.unflatten(forward(copies), 0, (p, -1))
 
 
 def _fastest_layout(forward: Forward, neurons: Neurons, images: Tensor) -> torch.memory_format:
@@ -358,7 +305,3 @@ def _frozen(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, needed in before:
             parameter.requires_grad_(needed)
-
-
-def _bytes(output: object) -> int:
-    return output.numel() * output.element_size() if isinstance(output, Tensor) else 0
