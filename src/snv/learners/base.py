@@ -15,7 +15,7 @@ from snv.files import State, bytes_in
 from snv.learners.card import Card
 from snv.networks import Specialist, bytes_of
 from snv.shapes import Images, Labels, Logits
-from snv.shapley import Told
+from snv.shapley import Account
 from snv.training import Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
 
 C = TypeVar("C")
@@ -44,7 +44,9 @@ class Learner(Generic[C]):
         self.network = setting.network
         self.reporter = Reporter()  # who hears of its work
         self.blocks: list[range] = []  # classes of the tasks begun so far
-        self.valuations: list[Told | None] = []  # what the valuation of each task said of itself, if neurons are valued
+        self.valuations: list[
+            Account | None
+        ] = []  # what the valuation of each task said of itself, if neurons are valued
 
     # ---- the course of a task
 

@@ -121,9 +121,9 @@ class SNV(Learner[SNVConfig]):
         game = NeuronGame(self.network, images, labels, self.neurons, forward=self.task_logits, share_prefixes=shared)
         contest = contest_of(self.budget, self.specialists.frozen, self.config)
         seed = derived_seed(self.setting.seed, "valuation", task.id)
-        values, told = values_of(game, self.config, contest, self.carried, seed, self.reporter.tell)
+        values, account = values_of(game, self.config, contest, self.carried, seed, self.reporter.tell)
         self.values.append(values)
-        self.valuations.append(told)
+        self.valuations.append(account)
         return values
 
     def _select(self, values: Values) -> Mask:

@@ -100,7 +100,7 @@ class SNVPaper(Learner[SNVPaperConfig]):
         self.frozen = self.frozen | mask if self.config.cumulative else mask  # B_t, Eq. 7
         self.masks.append(mask)
         self.values.append(valuation.values)
-        self.valuations.append(valuation.told)
+        self.valuations.append(valuation.account)
 
     def _estimate_snv(self, task: Task) -> Valuation:
         """V(S) is the accuracy on the task's validation images with neurons outside S at their means."""

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from snv.errors import UserError
 from snv.learners.snv_config import IN_RUN, SNVConfig
 from snv.shapes import Mask, Values
-from snv.shapley import ESTIMATORS, MOST_PLAYERS, Progress, Told, estimate, told
+from snv.shapley import ESTIMATORS, MOST_PLAYERS, Account, Progress, account, estimate
 from snv.subnetworks import Budget
 from snv.valuation import SCORES, CarriedValues, NeuronGame
 
@@ -61,7 +61,7 @@ def estimator_settings(config: SNVConfig) -> dict[str, Any]:
 
 def values_of(
     game: NeuronGame, config: SNVConfig, contest: Contest, carried: CarriedValues, seed: int, progress: Progress
-) -> tuple[Values, Told]:
+) -> tuple[Values, Account]:
     """φ of every neuron, and what the valuation says of itself."""
 
     def tell(what: str, done: float, total: float) -> None:
@@ -71,14 +71,14 @@ def values_of(
     if name == IN_RUN:
         why = "Not certified: values carried while training hold for the network of that time."
         end = f"{carried.pairs} pairs of gradients on training batches"
-        return carried.values, told(name, carried.values, (game.everyone, game.no_one), game.evaluations, end, why)
+        return carried.values, account(name, carried.values, (game.everyone, game.no_one), game.evaluations, end, why)
     if name in SCORES:
         scores, why = SCORES[name](game, seed), "Not certified: a simple score is no Shapley value."
-        return scores, told(name, scores, None, game.evaluations, "every neuron scored", why)
+        return scores, account(name, scores, None, game.evaluations, "every neuron scored", why)
     settings = estimator_settings(config)
     if not ESTIMATORS[name].contest:
         valuation = estimate(game, name, seed=seed, progress=tell, **settings)
     else:
         valuation = estimate(game, name, seed=seed, progress=tell, **contest, **settings)
         log.info("%s Every layer's own share of the budget is a further rule on top.", valuation.certificate)
-    return valuation.values, valuation.told
+    return valuation.values, valuation.account

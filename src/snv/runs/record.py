@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from snv.metrics import Matrix, summary
-from snv.shapley import Told
+from snv.shapley import Account
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Record:
     tasks_done: int = 0
     capacity: dict[str, float] | None = None
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
-    valuations: list[Told | None] = field(default_factory=list)  # per task, of methods that value neurons
+    valuations: list[Account | None] = field(default_factory=list)  # per task, of methods that value neurons
     cost: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -124,11 +124,11 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
         learn_stages(learner, data, Place())
     result = learned.valuation(k)
     carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
-    told = (
+    certificate = (
         "Not certified: in-run values credit what a neuron learned in this run, not what it carries. "
         f"Spearman with `gradient` values: {spearman(result.values, carried.values):.2f}."
     )
-    return replace(result, certificate=told)
+    return replace(result, certificate=certificate)
 
 
 def _tell(progress: Progress, training: Training) -> None:

@@ -12,11 +12,12 @@ from snv.shapley.gradient import GradientSettings, gates_of_pair
 from snv.shapley.hybrid import coalitions_by_size
 from snv.shapley.known_games import Airport, KnownGame, Quadratic, Unanimity, saturating, voting
 from snv.shapley.plots import save_plots
-from snv.shapley.result import Told, Valuation, told
+from snv.shapley.result import Account, Valuation, account
 
 __all__ = [
     "ESTIMATORS",
     "MOST_PLAYERS",
+    "Account",
     "Airport",
     "Budget",
     "Coalitions",
@@ -28,9 +29,9 @@ __all__ = [
     "Progress",
     "Quadratic",
     "TMABSettings",
-    "Told",
     "Unanimity",
     "Valuation",
+    "account",
     "as_printed",
     "coalitions_by_size",
     "estimate",
@@ -42,7 +43,6 @@ __all__ = [
     "saturating",
     "save_plots",
     "spearman",
-    "told",
     "top_k_precision",
     "voting",
 ]

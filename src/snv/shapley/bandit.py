@@ -204,9 +204,9 @@ def growing_marginals(payoff: Payoff, order: Tensor, active: Mask, floor: float,
     """Lines 5 to 10 of Algorithm 1: grow S along the order, skip while V(S) ≤ τ; not-a-number where skipped."""
     sizes = torch.arange(len(order) + 1)
     heights = torch.cat([payoff(prefixes(order, part)) for part in torch.split(sizes, chunk)])
-    kept = (heights[:-1] > floor) & active[order]
+    counted = (heights[:-1] > floor) & active[order]
     marginals = torch.full((len(order),), torch.nan, dtype=torch.float64)
-    marginals[order] = torch.where(kept, heights.diff(), torch.nan)
+    marginals[order] = torch.where(counted, heights.diff(), torch.nan)
     return marginals
 
 

@@ -1,4 +1,4 @@
-"""What an estimation may cost, what it has cost, and how it ends: done, out of budget, told to stop, interrupted."""
+"""What an estimation may cost, what it has cost, and how it ends: done, out of budget, stopped, interrupted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UNLIMITED = Budget()
 
 @dataclass(frozen=True)
 class Settings:
-    """What every estimator is told; each adds its own. ``may_change`` names what a continued run may set anew."""
+    """What every estimator takes; each adds its own. ``may_change`` names what a continued run may set anew."""
 
     k: Number = 0.1  # the top-k the values are for: a share, or a number of players
 

@@ -29,7 +29,7 @@ class Estimator:
     unbiased: bool = False  # E of `values` (of `unbiased` for hybrid) is φ, and intervals cover φ
     needs_gradient: bool = False
     intervals: bool = True
-    contest: bool = False  # spends its samples near the cut, so it may be told who competes there
+    contest: bool = False  # spends its samples near the cut, so it takes candidates: who competes there
     certifies: bool = False  # may end with an ε-top-k that holds with the stated probability
     axioms: frozenset[str] = frozenset()  # that hold for every single result, not only on average
 
@@ -118,9 +118,8 @@ def estimate(
     ``candidates`` are the players that compete for the k places (default: everyone), for methods that look at the cut.
     """
     chosen = estimator(method)
-    made = settings_from(chosen.settings, settings)
-    among = {} if candidates is None else {"candidates": candidates}
-    if among and not chosen.contest:
-        known = " or ".join(name for name, other in ESTIMATORS.items() if other.contest)
-        raise UserError(f"{method} values all players alike, whoever competes; leave candidates out, or use {known}.")
-    return chosen.function(game, made, seed=seed, budget=budget, progress=progress, resume=resume, **among)
+    own = settings_from(chosen.settings, settings)
+    if candidates is not None and not chosen.contest:
+        others = " or ".join(name for name, other in ESTIMATORS.items() if other.contest)
+        raise UserError(f"{method} values all players alike, whoever competes; leave candidates out, or use {others}.")
+    return chosen.function(game, own, seed=seed, budget=budget, progress=progress, resume=resume, candidates=candidates)

@@ -124,7 +124,10 @@ class Surrogate:
 
 
 def coalitions_by_size(n: int, strata: int, rng: torch.Generator) -> Bool[Tensor, "s n"]:
-    """One coalition per stratum; |S| of all strata together is uniform on 0..n, so flips there are unbiased (R2)."""
+    """One coalition per stratum; |S| of all strata together is uniform on 0..n, so flips there are unbiased.
+
+    Why: docs/valuation.md, "Shared coalitions".
+    """
     levels = (torch.arange(strata) + torch.rand(strata, generator=rng, dtype=torch.float64)) / strata
     sizes = (levels * (n + 1)).long()
     places = torch.rand(strata, n, generator=rng, dtype=torch.float64).argsort(1).argsort(1)
@@ -139,7 +142,10 @@ def slopes_at(game: Game, coalitions: Bool[Tensor, "s n"], rows: Indices | None)
 def observe(
     game: Game, players: Indices, beta: Vector, ratio: int, settings: HybridSettings, seed: int, number: int
 ) -> Float64[Tensor, " c"]:
-    """X_i = mean_S[Δ_i(S) − β g_i(S)] + β mean_S' g_i(S'), S' further coalitions: E X_i = φ_i for any fixed β (C.2)."""
+    """X_i = mean_S[Δ_i(S) − β g_i(S)] + β mean_S' g_i(S'), S' further coalitions: E X_i = φ_i for any fixed β.
+
+    Why, and which β: docs/valuation.md, "The gradient as control variate".
+    """
     rng = generator(seed, "coalitions", number)
     total = torch.zeros(len(players), dtype=torch.float64)
     for part, coalition in enumerate(coalitions_by_size(game.n, settings.strata, rng)):
@@ -295,7 +301,10 @@ class Standing:
 
 
 def standing(surrogate: Surrogate, flips: Flips, settings: HybridSettings, cut: Cut) -> Standing:
-    """φ̃ of everyone; in the band, the ε-top-k gap (C.8.3) and the expected number of wrong places (C.8.4)."""
+    """φ̃ of everyone; in the band, the gap of the ε-top-k and the expected number of wrong places.
+
+    Why: docs/valuation.md, "When to stop".
+    """
     n, band = len(surrogate.prior), flips.band
     values, deviation = shrunk(surrogate.prior, surrogate.tau2, *flips.spread(flips.plain.all, n))
     chosen = cut.chosen(values)
@@ -368,10 +377,10 @@ def _flip(run: Estimation, settings: HybridSettings, surrogate: Surrogate) -> tu
         cost * (1 + settings.fresh),
         lambda flips: decided(surrogate, flips, settings, run.cut),
     )
-    ended = meter.stopped or f"cap of {settings.rounds} rounds reached"
-    meter.stopped = "interrupted" if ended == "interrupted" else ""
+    reason = meter.stopped or f"cap of {settings.rounds} rounds reached"
+    meter.stopped = "interrupted" if reason == "interrupted" else ""
     fresh = rounds("fresh", settings.fresh, cost)
-    meter.stopped = ended if meter.stopped in ("", ended) else f"{ended}, then {meter.stopped}"
+    meter.stopped = reason if meter.stopped in ("", reason) else f"{reason}, then {meter.stopped}"
     return first, fresh
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Told: TypeAlias = dict[str, Any]
+Account: TypeAlias = dict[str, Any]
+"""What a valuation says of itself besides its values."""
 HORIZON = 200.0  # time-uniform radii are tightest around this many observations
 
 
@@ -63,9 +64,9 @@ class Valuation:
         return efficiency_ratio(self.values, self.v_all, self.v_none)
 
     @property
-    def told(self) -> Told:
+    def account(self) -> Account:
         """What the valuation says of itself, without the values."""
-        return told(
+        return account(
             self.method, self.values, (self.v_all, self.v_none), self.evaluations, self.stopped, self.certificate
         )
 
@@ -174,9 +175,9 @@ def efficiency_ratio(values: Vector, v_all: float, v_none: float) -> float:
     return float(values.sum()) / gain if gain else math.nan
 
 
-def told(
+def account(
     estimator: str, values: Vector, ends: tuple[float, float] | None, evaluations: float, stopped: str, certificate: str
-) -> Told:
+) -> Account:
     """What is kept of a valuation besides its values; without ``ends``, V(M) and V(∅), there is no ratio."""
     ratio = math.nan if ends is None else efficiency_ratio(values, *ends)
     return {

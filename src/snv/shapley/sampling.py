@@ -112,8 +112,11 @@ class Estimation:
             self.meter.stopped = reason
         return sample
 
-    def result(self, halves: Halves, ended: str = "all draws done", **state: Any) -> Valuation:
-        """Means, errors and counts of the draws in ``halves``; ``state`` is what else is needed to continue."""
+    def result(self, halves: Halves, reason: str = "all draws done", **state: Any) -> Valuation:
+        """Means, errors and counts of the draws in ``halves``, and the ``reason`` it ended unless the loop has one.
+
+        ``state`` is what else is needed to continue.
+        """
         n = self.game.n
         blank = torch.full((n,), torch.nan, dtype=torch.float64)
         return Valuation(
@@ -127,7 +130,7 @@ class Estimation:
             v_none=self.limits[1],
             evaluations=self.meter.evaluations,
             seconds=self.meter.seconds,
-            stopped=self.meter.stopped or ended,
+            stopped=self.meter.stopped or reason,
             names=labels(self.game, "names"),
             layers=labels(self.game, "layers"),
             state={"settings": self.settings.lasting(), "halves": halves.state(), **state},

@@ -98,15 +98,15 @@ class OfDataset:
 
     def labels(self) -> Tensor:
         """All of them, read once; every input passes by and is looked at."""
-        found: list[Tensor] = []
+        parts: list[Tensor] = []
         first: Tensor | None = None
         for images, labels in self.pairs(in_batches(len(self))):
-            _check_finite(images, READ_AT_ONCE * len(found))
+            _check_finite(images, READ_AT_ONCE * len(parts))
             first = images[:READ_TWICE].clone() if first is None else first
-            found.append(labels)
+            parts.append(labels)
         assert first is not None
         self._check_steady(first)
-        return torch.cat(found)
+        return torch.cat(parts)
 
     def _check_steady(self, first: Tensor) -> None:
         """V(S) compares coalitions on the same inputs, which are read again and again."""
@@ -126,8 +126,8 @@ class Remembered:
 
     def __init__(self, examples: Examples) -> None:
         self.examples = examples
-        self._place = torch.full((len(examples),), -1)  # of each row among those kept
-        self._kept: Tensor | None = None
+        self._place = torch.full((len(examples),), -1)  # of each row among those at hand
+        self._inputs: Tensor | None = None
         self._bytes = 0  # of one example
 
     def __len__(self) -> int:
@@ -135,14 +135,14 @@ class Remembered:
 
     def batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
         rows = torch.cat(list(order))
-        if self._kept is None or bool((self._place[rows] < 0).any()):
+        if self._inputs is None or bool((self._place[rows] < 0).any()):
             if not self._fits(len(rows)):
                 yield from self.examples.batches(order)
                 return
-            self._keep(rows, order)
+            self._remember(rows, order)
         for part in order:
-            assert self._kept is not None
-            yield self._kept[self._place[part].to(self._kept.device)]
+            assert self._inputs is not None
+            yield self._inputs[self._place[part].to(self._inputs.device)]
 
     def _fits(self, n: int) -> bool:
         if self._bytes == 0:
@@ -150,11 +150,11 @@ class Remembered:
             self._bytes = one.numel() * one.element_size()
         return n * self._bytes <= ROOM
 
-    @torch.inference_mode(False)  # what is kept may be part of a backward pass later
+    @torch.inference_mode(False)  # what is remembered may be part of a backward pass later
     @torch.no_grad()
-    def _keep(self, rows: Indices, order: Sequence[Indices]) -> None:
-        self._kept = None
-        self._kept = torch.cat(list(self.examples.batches(order)))
+    def _remember(self, rows: Indices, order: Sequence[Indices]) -> None:
+        self._inputs = None
+        self._inputs = torch.cat(list(self.examples.batches(order)))
         self._place.fill_(-1)
         self._place[rows] = torch.arange(len(rows))
 
@@ -175,9 +175,9 @@ def examples_of(data: Data, device: torch.device) -> tuple[Examples, Tensor]:
             return images, labels.to(device)
         if isinstance(images, Tensor):
             return _checked(images, device), labels.to(device)
-    found = _readable(data, device)
-    if found is not None:
-        return found, found.labels().to(device)
+    dataset = _readable(data, device)
+    if dataset is not None:
+        return dataset, dataset.labels().to(device)
     images, labels = _collected(data)
     return _checked(images, device), labels.to(device)
 
@@ -239,10 +239,10 @@ def _is_one(label: Any) -> bool:
     return not (isinstance(label, Tensor) and label.ndim)
 
 
-def _some(found: Any) -> Any:
-    if len(found) == 0:
+def _some(rows: Any) -> Any:
+    if len(rows) == 0:
         raise UserError("The data are empty; valuing neurons needs some examples with labels.")
-    return found
+    return rows
 
 
 def in_batches(n: int) -> Sequence[Indices]:

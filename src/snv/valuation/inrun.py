@@ -112,8 +112,8 @@ class LearnedValues:
         """Take ∇L_val of every block; parameters that are not trained count as constant."""
         started = time.perf_counter()
         tensors = [owned.tensor for owned in self._blocks]
-        loss, found = self._loss_and_gradient([tensor for tensor in tensors if tensor.requires_grad])
-        slopes = iter(found)
+        loss, gradient = self._loss_and_gradient([tensor for tensor in tensors if tensor.requires_grad])
+        slopes = iter(gradient)
         self._slopes = [next(slopes) if tensor.requires_grad else torch.zeros_like(tensor) for tensor in tensors]
         self.first_loss = loss if self.refreshed == 0 else self.first_loss
         self.refreshed += 1
@@ -129,8 +129,8 @@ class LearnedValues:
                 losses = F.cross_entropy(self.forward(images), self.labels[rows], reduction="none")
                 loss = losses.sum() / len(self.labels)
                 value += float(loss.detach())
-                found = torch.autograd.grad(loss, trained, materialize_grads=True) if trained else ()
-                for sum_, slope in zip(total, found, strict=True):
+                slopes = torch.autograd.grad(loss, trained, materialize_grads=True) if trained else ()
+                for sum_, slope in zip(total, slopes, strict=True):
                     sum_ += slope
         return value, total
 

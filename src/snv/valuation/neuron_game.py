@@ -114,27 +114,27 @@ class NeuronGame(Game):
         """V(S) of each coalition; neighbours that differ only in late layers are cheap."""
         rows = torch.arange(self.n_examples) if rows is None else rows
         most = max(1, min(BLOCK, self.memory // (8 * max(1, len(rows)))))  # each keeps a number per example
-        found, start = [torch.zeros(0, dtype=torch.float64)], 0
+        payoffs, start = [torch.zeros(0, dtype=torch.float64)], 0
         with self._at_rest(), torch.inference_mode():
             while start < len(coalitions):
                 gates = coalitions[start : start + most].to(self.means)
                 plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
-                found.append(self._payoffs(plan, rows))
+                payoffs.append(self._payoffs(plan, rows))
                 self.evaluations += plan.cost * len(rows) / self.n_examples
                 start += len(plan.gates)
-        return torch.cat(found)
+        return torch.cat(payoffs)
 
     def flips(self, coalition: Mask, players: Indices, rows: Indices | None = None) -> Payoffs:
         """V(S ∪ i) − V(S ∖ i): one of the two is V(S), the other shares everything up to neuron i's layer with it."""
         order = players.argsort(stable=True)
         base = self.values(coalition[None], rows)
-        found = base[:0]
+        flipped = base[:0]
         for block in torch.split(players[order], BLOCK):
             changed = coalition.repeat(len(block), 1)
             changed[torch.arange(len(block)), block] ^= True
-            found = torch.cat([found, self.values(changed, rows)])
-        marginals = torch.empty_like(found)
-        marginals[order] = torch.where(coalition[players[order]], base - found, found - base)
+            flipped = torch.cat([flipped, self.values(changed, rows)])
+        marginals = torch.empty_like(flipped)
+        marginals[order] = torch.where(coalition[players[order]], base - flipped, flipped - base)
         return marginals
 
     def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
@@ -174,8 +174,8 @@ class NeuronGame(Game):
     ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m and v on some rows, for payoffs that are means over rows."""
         values = self.payoff.smooth(self._gated_logits(leaves, images), self.labels[rows], rows)
-        found = torch.autograd.grad(values.sum(), leaves, materialize_grads=True)
-        return torch.cat(found, dim=1).double().cpu(), values.detach().double().cpu()
+        slopes = torch.autograd.grad(values.sum(), leaves, materialize_grads=True)
+        return torch.cat(slopes, dim=1).double().cpu(), values.detach().double().cpu()
 
     def _slopes_of_whole(
         self, leaves: list[Tensor], rows: Indices, chunks: Sequence[Indices]
@@ -187,8 +187,8 @@ class NeuronGame(Game):
         pull = torch.autograd.grad(values.sum(), logits)[0]
         slopes = torch.zeros(len(leaves[0]), self.n, dtype=torch.float64)
         for images, slope in zip(self._batches(chunks), torch.split(pull, len(chunks[0]), dim=1), strict=True):
-            found = torch.autograd.grad(self._gated_logits(leaves, images), leaves, slope, materialize_grads=True)
-            slopes += torch.cat(found, dim=1).double().cpu()
+            part = torch.autograd.grad(self._gated_logits(leaves, images), leaves, slope, materialize_grads=True)
+            slopes += torch.cat(part, dim=1).double().cpu()
         return slopes, values.detach().double().cpu()
 
     def _payoffs(self, plan: Plan, rows: Indices) -> Payoffs:
@@ -247,10 +247,10 @@ class NeuronGame(Game):
     @cached_property
     def _bytes_to_differentiate(self) -> int:
         """What a backward pass keeps of one example, or the example itself, if that is larger."""
-        kept: dict[int, int] = {}
+        sizes: dict[int, int] = {}
 
         def keep(tensor: Tensor) -> Tensor:
-            kept[tensor.data_ptr()] = n_bytes(tensor)
+            sizes[tensor.data_ptr()] = n_bytes(tensor)
             return tensor
 
         weights = {p.data_ptr() for p in [*self.model.parameters(), *self.model.buffers()]}
@@ -259,7 +259,7 @@ class NeuronGame(Game):
         one = next(self._batches([torch.zeros(1, dtype=torch.long)]))
         with self._at_rest(), _frozen(self.model), hooks:
             self._gated_logits(leaves, one)
-        return max(n_bytes(one), sum(size for place, size in kept.items() if place not in weights))
+        return max(n_bytes(one), sum(size for place, size in sizes.items() if place not in weights))
 
 
 class Engine(Protocol):

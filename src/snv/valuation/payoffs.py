@@ -83,7 +83,7 @@ class Payoff:
 
 
 def make_payoff(payoff: str | Terms, example: Logits, labels: Labels, groups: Tensor | None = None) -> Payoff:
-    """The payoff of that name, or of a callable, whose kind is told by its answer for ``example``."""
+    """The payoff of that name, or of a callable, whose kind shows in its answer for ``example``."""
     if callable(payoff):
         return Payoff(getattr(payoff, "__name__", "payoff"), payoff, scalar=_is_scalar(payoff, example, labels))
     if payoff not in PAYOFFS:
@@ -99,9 +99,9 @@ def _is_scalar(payoff: Terms, example: Logits, labels: Labels) -> bool:
     pair = torch.arange(2) % len(example)
     answer = payoff(example[pair].double(), labels[pair])
     if not isinstance(answer, Tensor) or tuple(answer.shape) not in {(), (2,)}:
-        found = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
+        shape = tuple(answer.shape) if isinstance(answer, Tensor) else type(answer).__name__
         raise UserError(
-            f"A payoff returns a tensor with one number per example or a single one; for 2 examples it gave {found}. "
+            f"A payoff returns a tensor with one number per example or a single one; for 2 examples it gave {shape}. "
             "Return e.g. -F.cross_entropy(logits, labels, reduction='none')."
         )
     return answer.ndim == 0

@@ -137,8 +137,8 @@ def _macs_per_example(game: NeuronGame) -> float:
     return float(counter.get_total_flops()) / 2
 
 
-def log_bill(found: Bill) -> None:
-    log.info("%s", found)
+def log_bill(cost: Bill) -> None:
+    log.info("%s", cost)
 
 
 def spoken(seconds: float) -> str:
