@@ -50,6 +50,22 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Told]:
 
 
 @pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of drawn pictures, one for each of three tasks: birds, fish and trees."""
+    from drawn import three_folders
+
+    return three_folders(tmp_path_factory.mktemp("pictures"))
+
+
+@pytest.fixture(scope="session")
+def taught(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a model that knows birds and fish; copy it before it is changed."""
+    from drawn import taught_model
+
+    return taught_model(tmp_path_factory.mktemp("taught") / "pets.snv", pictures)
+
+
+@pytest.fixture(scope="session")
 def tiny_imagenet_dir() -> Path:
     """The folder of real Tiny-ImageNet pictures, where they are at hand."""
     if not TINY_IMAGENET.exists():

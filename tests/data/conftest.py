@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from snv.data import Source, from_arrays, load_source
+from written import save
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,16 @@ def tiny60(tmp_path_factory: pytest.TempPathFactory, tiny_imagenet_dir: Path) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SNV_CACHE", str(tmp_path_factory.mktemp("tiny60")))
         yield load_source("tiny-imagenet", data_dir=tiny_imagenet_dir, size=32, download=False)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A folder of two classes, three pictures each."""
+    root = tmp_path / "pets"
+    for name, colour in (("cat", (200, 10, 10)), ("dog", (10, 200, 10))):
+        for i in range(3):
+            save(root / name / f"{i}.png", colour)
+    return root
 
 
 @pytest.fixture

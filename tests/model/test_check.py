@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from drawn import FISH, pairs, small_model
 from snv.errors import UserError
 from snv.model import check
 
 
-@pytest.fixture
-def path(tmp_path):
-    model = small_model(tmp_path / "pets.snv")
-    model.learn(pairs(FISH), epochs=1)
-    return model.path
-
-
-def test_a_sound_model_has_no_damage_and_a_verdict_for_every_task(path):
-    result = check(path)
+def test_a_sound_model_has_no_damage_and_a_verdict_for_every_task(taught):
+    result = check(taught)
     assert result.unchanged
     assert result.damage == ()
-    assert [verdict.task for verdict in result.verdicts] == ["task1"]
+    assert [verdict.task for verdict in result.verdicts] == ["birds", "fish"]
 
 
-def test_a_damaged_file_is_named_and_no_task_is_asked(path):
+def test_a_damaged_file_is_named_and_no_task_is_asked(taught, tmp_path):
+    path = shutil.copytree(taught, tmp_path / "pets.snv")
     file = next(path.glob("task-*.safetensors"))
     file.write_bytes(file.read_bytes()[:-1])
     result = check(path)

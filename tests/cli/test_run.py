@@ -1,4 +1,4 @@
-"""The command line: what it prints, its exit codes, and one clear sentence for every mistake, before any training."""
+"""`snv run`: one command from data to a record; a mistake is one sentence, and a stopped run goes on."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ import pytest
 import safetensors.torch
 from PIL import Image
 
+from quick_run import QUICK
 from snv.training.loop import Training
-
-QUICK = ["--data", "digits", "--tasks", "5", "--epochs", "8", "network.name=mlp", "network.hidden=[32]"]
 
 
 def pictures(root: Path, n_classes: int = 4, each: int = 8) -> Path:
@@ -30,46 +29,6 @@ def pictures(root: Path, n_classes: int = 4, each: int = 8) -> Path:
         for i in range(each):
             Image.fromarray(rng.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(root / f"class{c}" / f"{i}.png")
     return root
-
-
-def test_run_then_show_tells_the_whole_story(cli, tmp_path):
-    out = tmp_path / "run"
-    assert cli("run", "--method", "sgd", "--scenario", "til", "--seed", "0", "--out", out, *QUICK).code == 0
-    told = json.loads(cli("show", out, "--json").out)
-    assert {"method", "scenario", "data", "tasks", "seed", "status", "accuracy", "metrics", "cost"} <= told.keys()
-    assert (told["method"], told["scenario"], told["data"], told["tasks"]) == ("sgd", "til", "digits", 5)
-    assert told["status"] == "finished"
-    assert set(told["metrics"]) == {"ACC", "AvgAcc", "BWT", "FWT", "forgetting", "PS", "CAP"}
-    assert np.array(told["accuracy"], float).shape == (5, 5)
-    assert told["metrics"]["ACC"] == pytest.approx(np.mean(told["accuracy"][-1]))
-    assert set(told["cost"]["latency_ms"]) == {"1", "64"}
-    assert told["cost"]["seconds"]["train"] > 0
-    assert told["cost"]["macs"]["train"] > told["cost"]["macs"]["evaluate"] > 0
-    for name in ("config.json", "environment.json", "record.json", "log.jsonl", "costs.json"):
-        assert (out / name).exists()
-    assert len(list((out / "checkpoints").glob("task-*.safetensors"))) == 5
-    table = cli("show", out).out
-    assert "task 5" in table
-    assert "ACC" in table
-    assert "ms/image" in table
-    assert "network in use           100.0 % of parameters, 100.0 % of neurons" in table
-    assert "kept beyond the network  0.00 MiB" in table
-    alone, in_64s = (told["cost"]["latency_ms"][batch] for batch in ("1", "64"))
-    assert f"{alone:.2f} ms at batch 1, {in_64s:.2f} ms at batch 64" in table
-
-
-def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
-    """It knew neither the bytes kept nor whose peak it had measured."""
-    cli("run", "--out", tmp_path / "run", *QUICK)
-    for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of")):
-        path = tmp_path / "run" / name
-        stored = json.loads(path.read_text())
-        del stored[new]
-        path.write_text(json.dumps(stored))
-    told = cli("show", tmp_path / "run")
-    assert told.code == 0, told.err
-    assert "kept beyond" not in told.out
-    assert "(of the process, with all it did before)" in told.out
 
 
 def test_MACs_of_a_run_equal_the_hand_count(cli, tmp_path):
@@ -88,85 +47,6 @@ def test_MACs_of_a_run_equal_the_hand_count(cli, tmp_path):
     assert len(entries) == 3
     assert told["cost"]["macs"]["train"] == pytest.approx(train + validate)
     assert told["cost"]["macs"]["evaluate"] == pytest.approx(2 * len(task.test) * forward)
-
-
-def test_the_picture_of_matrices_is_drawn(cli, tmp_path):
-    for method in ("sgd", "joint"):
-        cli("run", "--method", method, "--out", tmp_path / "runs" / method, *QUICK)
-    told = cli("show", tmp_path / "runs", "--picture", tmp_path / "m.png")
-    assert told.code == 0
-    with Image.open(tmp_path / "m.png") as picture:
-        assert picture.size[0] > 300
-    assert told.out.count("finished") == 2
-
-
-@pytest.mark.parametrize("kind", ["methods", "datasets", "networks", "estimators"])
-def test_lists_are_for_people_and_machines(cli, kind):
-    rows = json.loads(cli("list", kind, "--json").out)
-    assert all(row["name"] for row in rows)
-    assert rows[0]["name"] in cli("list", kind).out
-
-
-def test_the_list_of_methods_says_what_each_can_do(cli):
-    rows = {row["name"]: row for row in json.loads(cli("list", "methods", "--json").out)}
-    assert rows["joint"]["memory"].startswith("all training")
-    assert rows["sgd"]["scenarios"] == ["til", "cil"]
-
-
-def test_the_list_of_estimators_says_what_each_promises_and_with_which_settings(cli):
-    from snv.learners.snv_config import SNVConfig
-    from snv.valuation import ESTIMATORS
-
-    rows = {row["name"]: row for row in json.loads(cli("list", "estimators", "--json").out)}
-    for name, estimator in ESTIMATORS.items():
-        assert rows[name]["promise"] == estimator.promise
-        assert rows[name]["certifies"] == estimator.certifies
-    assert rows["gradient"]["needs_gradient"]
-    assert rows["gradient"]["settings"]["draws"] == 48
-    assert not rows["montecarlo"]["needs_gradient"]
-    assert rows["montecarlo"]["unbiased"]
-    assert rows["taylor"]["needs_gradient"]
-    assert rows["activation"]["promise"].startswith("The mean size of a neuron's response")
-    for name in rows:
-        SNVConfig(estimator=name)  # each is one a run may ask for
-
-
-def test_a_run_of_SNV_shows_what_its_valuations_said_of_themselves(cli, tmp_path):
-    out = tmp_path / "run"
-    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
-    record = json.loads(cli("show", out, "--json").out)
-    assert [told["estimator"] for told in record["valuations"]] == ["gradient", "gradient"]
-    assert all(isinstance(told["efficiency_ratio"], float) for told in record["valuations"])
-    assert all(told["evaluations"] > 2 and told["stopped"] == "all draws done" for told in record["valuations"])
-    assert len(record["cost"]["valuation_seconds"]) == 2
-    assert sum(record["cost"]["valuation_seconds"]) == pytest.approx(record["cost"]["seconds"]["value"])
-    shown = cli("show", out).out
-    ratios = ", ".join(f"{told['efficiency_ratio']:.2f}" for told in record["valuations"])
-    assert f"gradient: Σφ / (V(all) − V(∅)) = {ratios} task by task" in shown
-    assert "Not certified" in shown
-
-
-@pytest.mark.parametrize(("estimator", "has_ratio"), [("in-run", True), ("taylor", False)])
-def test_other_values_tell_what_they_are_and_a_ratio_only_if_there_is_one(cli, tmp_path, estimator, has_ratio):
-    out = tmp_path / "run"
-    quick = ("--tasks", 2, "--epochs", 2, "network.width=4", f"learner.estimator={estimator}")
-    cli("run", "--method", "snv", *quick, "--out", out)
-    for told in json.loads(cli("show", out, "--json").out)["valuations"]:
-        assert told["estimator"] == estimator
-        assert (told["efficiency_ratio"] is not None) == has_ratio
-        assert told["certificate"].startswith("Not certified")
-
-
-def test_records_from_before_valuations_were_kept_are_still_shown(cli, tmp_path):
-    out = tmp_path / "run"
-    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
-    record, costs = (json.loads((out / name).read_text()) for name in ("record.json", "costs.json"))
-    del record["valuations"], costs["valuation_seconds"]
-    (out / "record.json").write_text(json.dumps(record))
-    (out / "costs.json").write_text(json.dumps(costs))
-    told = cli("show", out)
-    assert told.code == 0, told.err
-    assert "Σφ" not in told.out
 
 
 def test_a_folder_of_pictures_is_a_stream_of_tasks(cli, tmp_path):
@@ -297,12 +177,6 @@ def test_a_disk_that_fills_up_is_one_sentence_and_the_run_continues_later(cli, t
     assert (tmp_path / "run/record.json").read_bytes() == (tmp_path / "other/record.json").read_bytes()
 
 
-def test_a_folder_without_runs_is_said_to_be_one(cli, tmp_path):
-    told = cli("show", tmp_path)
-    assert told.code == 2
-    assert "There is no run in" in told.err
-
-
 def test_other_settings_in_the_same_directory_are_refused(cli, tmp_path):
     cli("run", *QUICK, "--out", tmp_path / "run")
     told = cli("run", *QUICK, "--out", tmp_path / "run", "--seed", 5)
@@ -331,19 +205,6 @@ def test_ctrl_c_saves_and_says_how_to_continue(tmp_path):
         [sys.executable, "-m", "snv.cli.main", "show", str(out), "--json"], capture_output=True, text=True, check=True
     )
     assert json.loads(told.stdout)["status"] == "interrupted"
-
-
-def test_the_doctor_finds_this_machine_healthy(cli):
-    told = cli("doctor", "--json")
-    facts = json.loads(told.out)
-    assert told.code == (1 if facts["problems"] else 0)
-    assert facts["torch"]
-    assert "digits" in facts["data found"]
-
-
-def test_help_is_there_for_every_command(cli):
-    for command in ([], ["run"], ["show"], ["list"], ["doctor"], ["demo"]):
-        assert cli(*command, "--help").code == 0
 
 
 def test_a_method_that_drops_old_tasks_in_CIL_says_why(cli, tmp_path):

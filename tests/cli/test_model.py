@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from drawn import FISH, TREES, contents, draw, make_pictures, taught_model, three_folders
+from drawn import FISH, TREES, contents, draw, make_pictures
 from snv import Model
 from snv.cli.main import main
 from snv.model import manifest, store
@@ -27,16 +27,6 @@ FRESH = multiprocessing.get_context("forkserver")
 FRESH.set_forkserver_preload(["pytest", "snv.cli.main", "snv.model", "snv.model.learning"])
 COMMANDS = ("learn", "predict", "status", "verify", "plan", "forget", "export", "audit")
 FILES = ("model.json", "network", "task-0-birds", "task-1-fish")
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory) -> Path:
-    return three_folders(tmp_path_factory.mktemp("pictures"))
-
-
-@pytest.fixture(scope="module")
-def taught(pictures, tmp_path_factory) -> Path:
-    return taught_model(tmp_path_factory.mktemp("taught") / "pets.snv", pictures)
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""`snv show`: what is known of a run, of this version or the one before."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from quick_run import QUICK
+
+
+def test_run_then_show_tells_the_whole_story(cli, tmp_path):
+    out = tmp_path / "run"
+    assert cli("run", "--method", "sgd", "--scenario", "til", "--seed", "0", "--out", out, *QUICK).code == 0
+    told = json.loads(cli("show", out, "--json").out)
+    assert {"method", "scenario", "data", "tasks", "seed", "status", "accuracy", "metrics", "cost"} <= told.keys()
+    assert (told["method"], told["scenario"], told["data"], told["tasks"]) == ("sgd", "til", "digits", 5)
+    assert told["status"] == "finished"
+    assert set(told["metrics"]) == {"ACC", "AvgAcc", "BWT", "FWT", "forgetting", "PS", "CAP"}
+    assert np.array(told["accuracy"], float).shape == (5, 5)
+    assert told["metrics"]["ACC"] == pytest.approx(np.mean(told["accuracy"][-1]))
+    assert set(told["cost"]["latency_ms"]) == {"1", "64"}
+    assert told["cost"]["seconds"]["train"] > 0
+    assert told["cost"]["macs"]["train"] > told["cost"]["macs"]["evaluate"] > 0
+    for name in ("config.json", "environment.json", "record.json", "log.jsonl", "costs.json"):
+        assert (out / name).exists()
+    assert len(list((out / "checkpoints").glob("task-*.safetensors"))) == 5
+    table = cli("show", out).out
+    assert "task 5" in table
+    assert "ACC" in table
+    assert "ms/image" in table
+    assert "network in use           100.0 % of parameters, 100.0 % of neurons" in table
+    assert "kept beyond the network  0.00 MiB" in table
+    alone, in_64s = (told["cost"]["latency_ms"][batch] for batch in ("1", "64"))
+    assert f"{alone:.2f} ms at batch 1, {in_64s:.2f} ms at batch 64" in table
+
+
+def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
+    """It knew neither the bytes kept nor whose peak it had measured."""
+    cli("run", "--out", tmp_path / "run", *QUICK)
+    for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of")):
+        path = tmp_path / "run" / name
+        stored = json.loads(path.read_text())
+        del stored[new]
+        path.write_text(json.dumps(stored))
+    told = cli("show", tmp_path / "run")
+    assert told.code == 0, told.err
+    assert "kept beyond" not in told.out
+    assert "(of the process, with all it did before)" in told.out
+
+
+def test_a_run_of_SNV_shows_what_its_valuations_said_of_themselves(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
+    record = json.loads(cli("show", out, "--json").out)
+    assert [told["estimator"] for told in record["valuations"]] == ["gradient", "gradient"]
+    assert all(isinstance(told["efficiency_ratio"], float) for told in record["valuations"])
+    assert all(told["evaluations"] > 2 and told["stopped"] == "all draws done" for told in record["valuations"])
+    assert len(record["cost"]["valuation_seconds"]) == 2
+    assert sum(record["cost"]["valuation_seconds"]) == pytest.approx(record["cost"]["seconds"]["value"])
+    shown = cli("show", out).out
+    ratios = ", ".join(f"{told['efficiency_ratio']:.2f}" for told in record["valuations"])
+    assert f"gradient: Σφ / (V(all) − V(∅)) = {ratios} task by task" in shown
+    assert "Not certified" in shown
+
+
+@pytest.mark.parametrize(("estimator", "has_ratio"), [("in-run", True), ("taylor", False)])
+def test_other_values_tell_what_they_are_and_a_ratio_only_if_there_is_one(cli, tmp_path, estimator, has_ratio):
+    out = tmp_path / "run"
+    quick = ("--tasks", 2, "--epochs", 2, "network.width=4", f"learner.estimator={estimator}")
+    cli("run", "--method", "snv", *quick, "--out", out)
+    for told in json.loads(cli("show", out, "--json").out)["valuations"]:
+        assert told["estimator"] == estimator
+        assert (told["efficiency_ratio"] is not None) == has_ratio
+        assert told["certificate"].startswith("Not certified")
+
+
+def test_records_from_before_valuations_were_kept_are_still_shown(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
+    record, costs = (json.loads((out / name).read_text()) for name in ("record.json", "costs.json"))
+    del record["valuations"], costs["valuation_seconds"]
+    (out / "record.json").write_text(json.dumps(record))
+    (out / "costs.json").write_text(json.dumps(costs))
+    told = cli("show", out)
+    assert told.code == 0, told.err
+    assert "Σφ" not in told.out
+
+
+def test_a_folder_without_runs_is_said_to_be_one(cli, tmp_path):
+    told = cli("show", tmp_path)
+    assert told.code == 2
+    assert "There is no run in" in told.err

@@ -1,0 +1,84 @@
+"""Any picture becomes a square of colour, or is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from snv.errors import UserError
+from written import images_of, load_folder, save
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "JPEG", "png", "bmp", "gif", "webp", "tiff", "ppm"])
+def test_any_format_that_pillow_reads_will_do(pets, suffix):
+    save(pets / "cat" / f"deep/er/x.{suffix}", (200, 10, 10))
+    images = images_of(load_folder(pets))
+    assert len(images) == 7
+    assert abs(images[3, 0].astype(int) - 200).max() < 8
+
+
+def test_the_longer_side_is_cropped_at_both_ends(pets):
+    wide = Image.new("RGB", (200, 100))
+    wide.paste((255, 255, 255), (50, 0, 150, 100))
+    wide.save(pets / "cat" / "0.png")
+    assert (images_of(load_folder(pets))[0][:, :, 2:-2] == 255).all()
+
+
+def test_orientation_is_honoured(pets):
+    picture = Image.new("RGB", (60, 60))
+    picture.paste((255, 0, 0), (0, 0, 60, 30))  # red on top; the tag says: turn it upside down
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    picture.save(pets / "cat" / "0.png", exif=exif)
+    red = images_of(load_folder(pets))[0, 0]
+    assert (red[:28] == 0).all()
+    assert (red[36:] == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "expected"),
+    [
+        ("L", 77, (77, 77, 77)),
+        ("1", 1, (255, 255, 255)),
+        ("RGBA", (9, 9, 9, 0), (255, 255, 255)),
+        ("LA", (40, 255), (40, 40, 40)),
+        ("I;16", 257 * 50, (50, 50, 50)),
+        ("P", 0, (0, 0, 0)),
+        ("F", 0.5, (128, 128, 128)),
+        ("CMYK", (0, 0, 0, 0), (255, 255, 255)),
+    ],
+)
+def test_every_kind_of_pixel_becomes_colour(pets, mode, colour, expected):
+    save(pets / "cat" / "9.tiff", colour, mode=mode)
+    assert images_of(load_folder(pets))[3, :, 30, 30].tolist() == list(expected)
+
+
+@pytest.mark.parametrize("content", [b"", b"no image at all", None])
+def test_an_image_that_does_not_decode_is_named(pets, content):
+    path = pets / "dog" / "1.png"
+    path.write_bytes(path.read_bytes()[:60] if content is None else content)
+    with pytest.raises(UserError, match=r"dog/1\.png cannot be read as an image"):
+        load_folder(pets)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_float_image_with_pixels_that_are_no_numbers_is_named(pets, value):
+    pixels = np.full((8, 8), 0.5, np.float32)
+    pixels[2, 3] = value
+    Image.fromarray(pixels).save(pets / "dog" / "bad.tiff")
+    with pytest.raises(UserError, match=r"dog/bad\.tiff has pixels that are not numbers"):
+        load_folder(pets)
+
+
+def test_a_float_image_beyond_one_is_named(pets):
+    Image.fromarray(np.full((8, 8), 3.5, np.float32)).save(pets / "dog" / "bad.tiff")
+    with pytest.raises(UserError, match=r"bad\.tiff has pixels from 0 to 3\.5"):
+        load_folder(pets)
+
+
+@pytest.mark.parametrize("limit", [3000, 2000])  # a warning of Pillow's, and an error
+def test_an_image_made_to_exhaust_memory_is_named(pets, monkeypatch, limit):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
+    with pytest.raises(UserError, match=r"cat/0\.png has more than [23],000 pixels"):
+        load_folder(pets)

@@ -1,0 +1,29 @@
+"""What "auto" stands for, and what cannot be used is refused before anything is made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from snv import devices
+from snv.devices import resolve_device, resolve_precision
+from snv.errors import UserError
+
+
+@pytest.mark.parametrize("wanted", ["cuda:99", "abacus"])
+def test_a_device_that_is_not_here_is_refused_with_advice(wanted):
+    with pytest.raises(UserError, match=rf"Device '{wanted}' cannot be used here .*--device cpu"):
+        resolve_device(wanted)
+
+
+def test_auto_takes_a_gpu_if_there_is_one(monkeypatch):
+    for there, expected in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert resolve_device("auto") == torch.device(expected)
+
+
+def test_half_the_digits_only_where_the_processor_multiplies_them(monkeypatch):
+    for native, expected in ((True, "bf16"), (False, "fp32")):
+        monkeypatch.setattr(devices, "cpu_multiplies_bf16", lambda native=native: native)
+        assert resolve_precision("auto", torch.device("cpu")) == expected
+    assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
