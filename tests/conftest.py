@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+sys.path.insert(0, str(Path(__file__).parent / "learners"))  # the toy stream, for other rooms too
 
 TINY_IMAGENET = Path(__file__).parents[2] / "shared" / "data" / "tiny-imagenet-60.zip"
 

@@ -12,13 +12,11 @@ from snv.components.replay import (
     Joined,
     Reservoir,
     buffer_size,
-    check_buffer,
     exemplars_per_class,
     herd,
     reservoir_slots,
 )
 from snv.data.task import InMemory
-from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
 from snv.seeding import generator
 
@@ -193,5 +191,3 @@ def test_two_joined_splits_are_read_as_one():
 def test_a_memory_has_the_size_asked_for_or_the_papers_and_one_image_per_class_at_least():
     assert [buffer_size(None, "cil"), buffer_size(None, "til"), buffer_size(7, "til")] == [2000, 200, 7]
     assert [exemplars_per_class(2000, 60), exemplars_per_class(200, 1000)] == [33, 1]
-    with pytest.raises(UserError, match="got 0"):
-        check_buffer(0)

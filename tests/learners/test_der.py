@@ -212,16 +212,6 @@ def test_with_both_weights_at_zero_it_is_SGD_bit_for_bit(scenario):
     assert_same(*networks)
 
 
-def test_logits_stored_before_a_class_existed_say_nothing_about_it():
-    logits = torch.randn(3, 7, requires_grad=True)
-    labels = torch.tensor([0, 3, 6])
-    valid = stored_columns(labels, BLOCKS, False)
-    assert valid.sum(1).tolist() == [2, 4, 7]
-    logit_loss(logits, torch.zeros(3, 7), valid).backward()
-    assert torch.equal(logits.grad != 0, valid)
-    torch.testing.assert_close(logits.grad[valid], 2 * logits.detach()[valid] / 13)
-
-
 def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_stored(float64):
     torch.manual_seed(0)
     labels, z, stored = torch.tensor([0, 3, 3, 6]), torch.randn(4, 7), torch.randn(4, 7)
@@ -235,15 +225,6 @@ def test_a_mean_over_all_outputs_is_ours_times_the_share_of_outputs_that_were_st
     torch.testing.assert_close(theirs, 17 / 28 * ours + later_towards_zero, rtol=1e-14, atol=0)
     last = labels == 6
     torch.testing.assert_close(mse(z[last], stored[last]), logit_loss(z[last], stored[last], valid[last]))
-
-
-def test_in_TIL_an_image_answers_to_its_own_head_only():
-    labels = torch.tensor([1, 2, 5])
-    own = stored_columns(labels, BLOCKS, True)
-    assert [row.nonzero().flatten().tolist() for row in own] == [[0, 1], [2, 3], [4, 5, 6]]
-    logits = torch.randn(3, 7, requires_grad=True)
-    label_loss(logits, labels, own).backward()
-    assert torch.equal(logits.grad != 0, own)
 
 
 @pytest.mark.parametrize("scenario", ["til", "cil"])

@@ -11,7 +11,6 @@ from test_learner_contract import assert_same
 from torch import nn
 from toy import learn, make, toy_stream
 
-from snv.components.fisher import answer_weights, squared_gradients
 from snv.components.penalty import weighted_distance
 from snv.data import TaskStream, load_source
 from snv.errors import UserError
@@ -80,24 +79,6 @@ def test_the_fisher_information_does_not_depend_on_how_images_are_batched(answer
     ones, fours = (learner.new_fisher(task, learner.held(), batch=b) for b in (1, 4))
     for name in ones:
         torch.testing.assert_close(ones[name], fours[name], rtol=1e-5, atol=1e-12)
-
-
-def test_of_a_linear_softmax_model_it_is_p_times_one_minus_p_times_x_squared():
-    torch.manual_seed(0)
-    model, images = nn.Linear(12, 5), torch.randn(20, 3, 2, 2)
-    p = model(images.flatten(1)).softmax(1).detach()
-    weights = answer_weights(p.log(), torch.zeros(20, dtype=torch.long), torch.zeros(20), "exact")
-    found, _ = squared_gradients(lambda x: model(x.flatten(1)), [model.weight, model.bias], images, weights)
-    expected = torch.einsum("ic,ij->cj", p * (1 - p), images.flatten(1) ** 2)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_sampled_answers_come_as_often_as_the_network_expects_them():
-    p = torch.tensor([0.1, 0.6, 0.3])
-    draws = (torch.arange(1000) + 0.5) / 1000
-    weights = answer_weights(p.log().expand(1000, 3), torch.zeros(1000, dtype=torch.long), draws, "sampled")
-    torch.testing.assert_close(weights.mean(0), p, atol=0.002, rtol=0)
-    assert (weights.sum(1) == 1).all()
 
 
 def test_the_penalty_and_its_gradient_are_those_of_plain_loops():

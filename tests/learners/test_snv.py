@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import weakref
 
 import pytest
 import torch
+from snv_toy import learned, normed, probes
 from test_learner_contract import assert_same
 from toy import learn, make, toy_stream
 
-from snv.data.augment import Preprocess
-from snv.data.task import InMemory
-from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
-from snv.learners.snv import sample_of_all
-from snv.networks import build_network
 from snv.neurons.wiring import own_weights
 from snv.runs.evaluate import accuracy
-from snv.shapley.estimate import estimate
 from snv.subnetworks.rules import RULES
 from snv.training.loop import Training
-from snv.training.setting import EVALUATION_BATCH
-from snv.valuation.scores import SCORES
-
-
-def learned(n_tasks: int = 3, scenario: str = "til", **config):
-    stream = toy_stream(n_tasks)
-    learner = make("snv", scenario, stream, capacity=0.3, **config)
-    for t in range(n_tasks):
-        learn(learner, stream, t)
-    return learner, stream
-
-
-def probes() -> torch.Tensor:
-    return torch.randn(7, 1, 8, 8, generator=torch.Generator().manual_seed(5))
 
 
 def overwrite_all_but(learner, t: int) -> None:
@@ -187,22 +166,6 @@ def test_the_compact_specialist_answers_like_the_certified_masked_network():
         torch.testing.assert_close(learner.logits(probes(), stream.blocks[t]), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_counted_reuse_keeps_exactly_the_budget_and_free_reuse_more():
-    counted, _ = learned(3, reuse="counted", size="top-k")
-    free, _ = learned(3, reuse="free", size="top-k")
-    budget = int(0.3 * counted.specialists.neurons.n)
-    assert all(int(s.mask.sum()) == budget for s in counted.specialists.subnetworks)
-    assert int(free.specialists.subnetworks[2].mask.sum()) >= budget
-    assert int(free.specialists.frozen.sum()) >= int(counted.specialists.frozen.sum())
-
-
-def test_capacity_is_the_share_of_parameters_frozen():
-    learner, _ = learned(1, reuse="counted")
-    told = learner.capacity()
-    assert told["neurons"] == pytest.approx(float(learner.specialists.frozen.double().mean()))
-    assert 0 < told["parameters"] <= 1
-
-
 def test_the_whole_takes_no_more_epochs_than_any_other_method():
     stream = toy_stream()
     learner = make("snv", "til", stream, epochs=10)
@@ -227,31 +190,6 @@ def test_consolidation_can_be_cut_and_continued():
     learner.trainee.small.eval()
     other.trainee.small.eval()
     assert torch.equal(learner.task_logits(probes()), other.task_logits(probes()))
-
-
-@pytest.mark.parametrize("key", ["capacity", "largest", "dense_share"])
-def test_a_share_outside_its_range_is_refused(key):
-    with pytest.raises(UserError, match=f"learner.{key} is a share"):
-        make("snv", "til", toy_stream(), **{key: 1.5})
-
-
-SWITCHES = [
-    {"size": "top-k"},
-    {"reuse": "none"},
-    {"reuse": "counted"},
-    {"estimator": "hybrid", "draws": 8},
-    {"estimator": "montecarlo", "draws": 4},
-    {"estimator": "truncated", "draws": 4},
-    {"estimator": "tmab", "draws": 4},
-    {"estimator": "in-run"},
-    *({"estimator": name} for name in SCORES if name != "norm-gamma"),
-]
-
-
-@pytest.mark.parametrize("options", SWITCHES, ids=lambda o: "-".join(map(str, o.values())))
-def test_every_switch_learns(options):
-    learner, stream = learned(2, **options)
-    assert accuracy(learner, stream.test(1), stream.blocks[1]) > 60
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -291,107 +229,6 @@ def test_frozen_weights_are_bit_identical_under_any_optimiser(settings):
     assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True)), "something must learn"
 
 
-def test_a_full_network_is_announced_before_the_task_and_still_learns_by_reuse(caplog):
-    stream = toy_stream(4)
-    learner = make("snv", "til", stream, epochs=16, capacity=0.5, size="top-k")
-    with caplog.at_level("INFO"):
-        for t in range(4):
-            learn(learner, stream, t)
-    assert bool(learner.specialists.frozen.all())
-    assert "is full after task 2 of 4" in caplog.text
-    assert "finds the network full: all 24 neurons are frozen" in caplog.text
-    assert all(accuracy(learner, stream.test(t), stream.blocks[t]) > 60 for t in range(4))
-    learner.specialists.verify()
-
-
-def test_without_reuse_a_layer_too_small_for_all_tasks_is_refused_before_training():
-    stream = toy_stream(4)
-    learner = make("snv", "til", stream, reuse="none")
-    learner.setting = dataclasses.replace(learner.setting, n_tasks=25)
-    with pytest.raises(UserError, match=r"Task 1 does not fit: .* has 24 free neurons for 25 tasks"):
-        learner.begin_task(stream.task(0).without_test())
-    assert learner.blocks == []
-
-
-def test_without_reuse_a_task_leaves_every_later_one_its_part_of_every_layer():
-    stream = toy_stream(4)
-    learner = normed(make("snv", "til", stream), reuse="none", capacity=0.9, size="top-k")
-    for t in range(4):
-        learn(learner, stream, t)
-    assert all(
-        int(part.sum()) >= 1
-        for s in learner.specialists.subnetworks
-        for _, part in learner.specialists.neurons.by_layer(s.mask)
-    )
-    assert int(sum(s.mask.long() for s in learner.specialists.subnetworks).max()) == 1
-
-
-def test_no_reuse_means_disjoint_subnetworks():
-    learner, _ = learned(3, reuse="none")
-    total = sum(s.mask.long() for s in learner.specialists.subnetworks)
-    assert int(total.max()) == 1
-
-
-def test_a_share_of_what_remains_never_fills_the_network():
-    learner, _ = learned(3)
-    free = [learner.specialists.neurons.n]
-    union = torch.zeros(learner.specialists.neurons.n, dtype=torch.bool)
-    for subnetwork in learner.specialists.subnetworks:
-        union |= subnetwork.mask
-        free.append(int((~union).sum()))
-    new = [before - after for before, after in itertools.pairwise(free)]
-    assert new == [max(1, int(0.3 * left)) for left in free[:-1]]
-    assert free[-1] > 0
-
-
-def test_no_subnetwork_is_larger_than_allowed():
-    learner, _ = learned(3, largest=0.4)
-    assert all(int(s.mask.sum()) <= 0.4 * learner.specialists.neurons.n for s in learner.specialists.subnetworks)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"estimator": "gradent"}, "gradient"),
-        ({"rule": "densty"}, "density"),
-        ({"draws": 0}, "learner.draws is at least 1"),
-        ({"floor": 0.1}, "learner.floor is a setting of truncated and tmab; learner.estimator=gradient has none"),
-        (
-            {"confidence": 0.9},
-            "learner.confidence is a setting of tmab and hybrid; learner.estimator=gradient",
-        ),
-        ({"floor": 1.0, "estimator": "tmab"}, "floor is a share"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(options, said):
-    with pytest.raises(UserError, match=said):
-        make("snv", "til", toy_stream(), **options)
-
-
-def test_values_from_training_survive_a_best_epoch_that_is_not_the_last():
-    stream = toy_stream()
-    learner = make("snv", "til", stream, epochs=12, estimator="in-run", dense_share=0.9)
-    learner.begin_task(stream.task(0).without_test())
-    stage = learner.stage(stream.task(0).without_test(), 0)
-    training = Training(learner, stream.task(0).without_test(), stage)
-    for _ in range(3):
-        training.train_one_epoch()
-    training.progress.best_epoch = training.progress.epoch - 1 - stage.settings.patience  # as if none had been better
-    training.run()
-    learner.end_stage(stream.task(0).without_test(), stage)
-    assert learner.values[0].abs().max() > 0
-    assert len(learner.values[0].unique()) > 12
-
-
-def test_a_rare_class_is_measured_too():
-    labels = torch.tensor([0] * 50 + [1] * 2 + [2] * 48)
-    order = torch.cat([torch.arange(50), torch.arange(52, 100), torch.tensor([51, 50])])
-    rows = sample_of_all(labels, order, 10)
-    assert rows[:10].tolist() == list(range(10))
-    assert sorted(labels[rows[10:]].tolist()) == [1, 2]
-    assert torch.equal(sample_of_all(labels, torch.arange(100), 60), torch.arange(60))
-
-
 def test_on_another_kind_of_machine_answers_may_differ_in_the_last_bits(monkeypatch):
     learner, _ = learned(2)
     learner.specialists.certificates[0] = dataclasses.replace(learner.specialists.certificates[0], logits="others")
@@ -401,14 +238,6 @@ def test_on_another_kind_of_machine_answers_may_differ_in_the_last_bits(monkeypa
     with torch.no_grad():
         own_weights(learner.specialists.neurons)[0].tensor[learner.specialists.subnetworks[0].mask] += 1
     assert 0 in list(learner.specialists.changed()), "weights must be the same everywhere"
-
-
-def normed(learner, **config):
-    """The same with a small convolutional network that has norm layers."""
-    setting = dataclasses.replace(
-        learner.setting, network=build_network("convnet", learner.setting.preprocess.shape, 0, width=6)
-    )
-    return type(learner)(setting, type(learner.config)(**{"capacity": 0.3, **config}))
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
@@ -470,20 +299,6 @@ def test_a_silent_neuron_is_exactly_zero_to_those_who_read_it():
     assert bool((inputs[layers[1].name][:, below] != 0).any())
 
 
-def test_capacity_counts_the_weights_that_any_task_reads():
-    stream = toy_stream()
-    learner = normed(make("snv", "til", stream))
-    learn(learner, stream, 0)
-    total = sum(p.numel() for p in learner.specialists.body.parameters())
-    mask = learner.specialists.subnetworks[0].mask
-    parts = learner.specialists.neurons.owned
-    per_task = sum(int(mask[owned.owner].sum()) for owned in parts if owned.role == "norm")
-    read = sum(part.weights.numel() for part in learner.specialists.reads(0))
-    rows = sum(owned.tensor[mask[owned.owner]].numel() for owned in own_weights(learner.specialists.neurons))
-    assert learner.capacity()["parameters"] == pytest.approx((read + per_task) / total)
-    assert read < 0.7 * rows, "weights from silent neurons are not read"
-
-
 def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     stream = toy_stream()
     learner = normed(make("snv", "til", stream), capacity=0.6, reuse="counted", size="top-k")
@@ -505,29 +320,6 @@ def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     assert all(
         bool((owned.tensor != 0).all()) for owned in learner.specialists.neurons.owned if owned.attribute == "weight"
     ), "a silent neuron would not learn"
-
-
-@pytest.mark.parametrize(("estimator", "floor"), [("tmab", 0.2), ("hybrid", None)])
-def test_the_cut_that_was_estimated_is_the_one_that_was_made(estimator, floor, monkeypatch):
-    found = []
-
-    def spied(*arguments, **settings):
-        found.append((estimate(*arguments, **settings), settings))
-        return found[-1][0]
-
-    monkeypatch.setattr("snv.learners.snv_values.estimate", spied)
-    learner, _ = learned(2, estimator=estimator, draws=4, floor=floor, confidence=0.9)
-    valuation, settings = found[1]
-    old, new = learner.specialists.subnetworks[0].mask, learner.specialists.subnetworks[1].mask
-    assert torch.equal(settings["candidates"], ~old)
-    assert settings["confidence"] == 0.9
-    assert settings.get("floor") == floor
-    assert sorted(valuation.top_k().tolist()) == (new & ~old).nonzero()[:, 0].tolist()
-
-
-def test_exact_values_of_a_large_network_are_refused_before_training():
-    with pytest.raises(UserError, match="exact values up to 16 neurons; this network has 24"):
-        make("snv", "til", toy_stream(), estimator="exact")
 
 
 @pytest.mark.parametrize("stage", [0, 1])
@@ -556,56 +348,3 @@ def test_with_norm_layers_and_frozen_rows_a_cut_task_goes_on_with_the_same_bits(
         again.end_stage(task, again.stage(task, index))
     again.end_task(task)
     assert_same(again.state_dict(), whole.state_dict())
-
-
-def test_a_task_is_valued_and_measured_with_two_batches_of_its_images_in_memory(monkeypatch):
-    monkeypatch.setattr("snv.valuation.examples.ROOM", 0)
-    alive, prepared, plain = [0], [0, 0], Preprocess.__call__
-
-    def gone(n: int) -> None:
-        alive[0] -= n
-
-    def watched(self, *arguments):
-        images = plain(self, *arguments)
-        alive[0] += len(images)
-        prepared[:] = prepared[0] + len(images), max(prepared[1], alive[0])
-        weakref.finalize(images, gone, len(images))
-        return images
-
-    stream = toy_stream(1)
-    learner = make("snv", "cil", stream, capacity=0.3)
-    task = stream.task(0)
-    task = dataclasses.replace(task, train=repeated(task.train), val=repeated(task.val), test=None)
-    learner.begin_task(task)
-    monkeypatch.setattr(Preprocess, "__call__", watched)
-    learner.end_stage(task, learner.stage(task, 0))
-    learner.end_stage(task, learner.stage(task, 1))
-    learner.end_task(task)
-    total, most = prepared
-    assert total > 1500
-    assert most <= 2 * EVALUATION_BATCH
-
-
-def repeated(split: InMemory) -> InMemory:
-    return InMemory(split.pixels.repeat(50, 1, 1, 1), split.labels.repeat(50))
-
-
-def test_what_a_valuation_said_goes_with_its_task():
-    learner, _ = learned(3)
-    first, _, third = learner.valuations
-    assert first["estimator"] == "gradient"
-    values = learner.values[2]
-    learner.forget(1)
-    assert learner.valuations == [first, third]
-    assert torch.equal(learner.values[1], values)
-
-
-def test_a_state_from_before_valuations_were_kept_is_taken_and_its_tasks_can_be_forgotten():
-    learner, stream = learned(2)
-    state = cloned(learner.state_dict())
-    del state["valuations"]
-    again = make("snv", "til", stream, capacity=0.3)
-    again.load_state_dict(state)
-    assert again.valuations == [None, None]
-    again.forget(0)
-    assert again.valuations == [None]

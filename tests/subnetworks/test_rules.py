@@ -14,6 +14,7 @@ from snv.subnetworks.rules import (
     energy_z,
     max_prob,
     measure,
+    sample_of_all,
 )
 
 LOGITS = [torch.tensor([[9.0, 8.9]]), torch.tensor([[3.0, -3.0]])]
@@ -123,3 +124,12 @@ def test_every_rule_is_listed():
         "density",
         "combined",
     }
+
+
+def test_a_rare_class_is_measured_too():
+    labels = torch.tensor([0] * 50 + [1] * 2 + [2] * 48)
+    order = torch.cat([torch.arange(50), torch.arange(52, 100), torch.tensor([51, 50])])
+    rows = sample_of_all(labels, order, 10)
+    assert rows[:10].tolist() == list(range(10))
+    assert sorted(labels[rows[10:]].tolist()) == [1, 2]
+    assert torch.equal(sample_of_all(labels, torch.arange(100), 60), torch.arange(60))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from snv.components.dark import label_loss, logit_loss, stored_columns
-from snv.components.fisher import Answers, answer_weights, fisher_diagonal, squared_gradients
+from snv.components.fisher import Answers, answer_weights, fisher, squared_gradients
 from snv.components.freezing import Frozen, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
-from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, check_buffer, exemplars_per_class, herd
+from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, exemplars_per_class, herd
 from snv.components.teacher import restored_teacher, teacher_state
 
 __all__ = [
@@ -24,11 +24,10 @@ __all__ = [
     "answer_weights",
     "bits",
     "buffer_size",
-    "check_buffer",
     "copied",
     "discriminant",
     "exemplars_per_class",
-    "fisher_diagonal",
+    "fisher",
     "held",
     "herd",
     "joined",

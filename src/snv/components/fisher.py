@@ -43,7 +43,7 @@ def squared_gradients(
     return total
 
 
-def fisher_diagonal(
+def fisher(
     forward: Callable[[Images], Logits],
     parameters: Mapping[str, nn.Parameter],
     batches: Iterable[tuple[Images, Labels]],
@@ -58,7 +58,7 @@ def fisher_diagonal(
     total = [torch.zeros_like(p, requires_grad=False) for p in parameters.values()]
     done = count()
 
-    def told(image: Images) -> Logits:
+    def heard(image: Images) -> Logits:
         tell("importance", next(done), len(draws))
         return forward(image)
 
@@ -66,7 +66,7 @@ def fisher_diagonal(
     for images, labels in batches:
         with torch.no_grad():
             weights = answer_weights(forward(images), labels, draws[first : first + len(labels)], answers)
-        torch._foreach_add_(total, squared_gradients(told, list(parameters.values()), images, weights))
+        torch._foreach_add_(total, squared_gradients(heard, list(parameters.values()), images, weights))
         first += len(labels)
     torch._foreach_div_(total, len(draws))
     return dict(zip(parameters, total, strict=True))

@@ -41,9 +41,9 @@ class Frozen:
             if released:
                 frozen = frozen & (torch.rand(tensor.shape, generator=rng) >= released)
             if bool(frozen.any()):
-                found = bits(tensor)
-                moving = torch.empty_like(found).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
-                self._held.append(_Held(tensor, moving, found & ~moving))
+                values = bits(tensor)
+                moving = torch.empty_like(values).copy_(frozen).sub_(1)  # True − 1 = 0; 0 − 1 = all bits
+                self._held.append(_Held(tensor, moving, values & ~moving))
 
     @torch.no_grad()
     def restore(self) -> None:

@@ -12,17 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from snv.data import InMemory, Split
-from snv.errors import UserError
 from snv.files import State
 from snv.shapes import Features, Indices, Labels, Pixels
 
 SIZES = {"cil": 2000, "til": 200}
 """Images kept by default, as in the paper; for ImageNet-1k in CIL it keeps 20,000, so set ``buffer = 20000`` there."""
-
-
-def check_buffer(buffer: int | None) -> None:
-    if buffer is not None and buffer < 1:
-        raise UserError(f"learner.buffer, the number of images kept, is at least 1; got {buffer}. Try 2000.")
 
 
 def buffer_size(asked: int | None, scenario: str) -> int:
@@ -70,13 +64,13 @@ class Reservoir:
         return {name: column[rows] for name, column in self._columns.items()}
 
     def _room(self, name: str, like: Tensor) -> Tensor:
-        kept = self._columns.get(name)
-        if kept is None:
-            kept = torch.zeros(self.capacity, *like.shape[1:], dtype=like.dtype)
-        elif like.ndim == 2 and like.shape[1] > kept.shape[1]:
-            kept = F.pad(kept, (0, like.shape[1] - kept.shape[1]))
-        self._columns[name] = kept
-        return kept
+        column = self._columns.get(name)
+        if column is None:
+            column = torch.zeros(self.capacity, *like.shape[1:], dtype=like.dtype)
+        elif like.ndim == 2 and like.shape[1] > column.shape[1]:
+            column = F.pad(column, (0, like.shape[1] - column.shape[1]))
+        self._columns[name] = column
+        return column
 
     def state_dict(self) -> State:
         return {"offered": self.offered, "columns": {name: x[: len(self)] for name, x in self._columns.items()}}

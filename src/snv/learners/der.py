@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from snv.components import Reservoir, buffer_size, check_buffer, label_loss, logit_loss, stored_columns
+from snv.components import Reservoir, buffer_size, label_loss, logit_loss, stored_columns
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_range
 from snv.shapes import Images, Logits, Pixels
 from snv.training import Batch, Setting, descend, first_class
 
@@ -30,14 +31,10 @@ class DERConfig:
     passes: Literal["separate", "joint"] = "separate"  # new images and either draw each through BatchNorm by itself
 
     def __post_init__(self) -> None:
-        for name in ("logit_weight", "label_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise UserError(
-                    f"learner.{name} weighs a term of the loss, so it is not negative; got {getattr(self, name)}."
-                )
-        check_buffer(self.buffer)
-        if self.replay is not None and self.replay < 1:
-            raise UserError(f"learner.replay, the samples of one draw, is at least 1; got {self.replay}. Try 64.")
+        check_range(self, "logit_weight", 0, advice="Try 0.2.")
+        check_range(self, "label_weight", 0, advice="Try 0.5.")
+        check_range(self, "buffer", 1, advice="Try 2000.")
+        check_range(self, "replay", 1, advice="Try 64.")
         for name in ("buffer", "replay"):
             if self.passes == "separate" and getattr(self, name) == 1:
                 raise UserError(

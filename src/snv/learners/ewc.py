@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from snv.components import (
-    HOLDS_WEIGHTS_ONLY,
-    Answers,
-    Weights,
-    copied,
-    fisher_diagonal,
-    held,
-    restored,
-    weighted_distance,
-)
+from snv.components import HOLDS_WEIGHTS_ONLY, Answers, Weights, copied, fisher, held, restored, weighted_distance
 from snv.data import Task
-from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_range
 from snv.networks import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
 from snv.training import EVALUATION_BATCH, Batch, Setting, first_class
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,12 +30,9 @@ class EWCConfig:
     answers: Answers = "sampled"  # drawn from the network's own probabilities, as in the definition of the Fisher
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < float("inf"):
-            raise UserError(f"learner.strength is not negative; got {self.strength}. Try 10, or 0 for plain SGD.")
-        if not 0 <= self.decay <= 1:
-            raise UserError(f"learner.decay is a share, so it lies in [0, 1]; got {self.decay}. Try 1.")
-        if self.images < 1:
-            raise UserError(f"learner.images counts images, so it is at least 1; got {self.images}. Try 256.")
+        check_range(self, "strength", 0, advice="Try 10, or 0 for plain SGD.")
+        check_range(self, "decay", 0, 1, advice="Try 1.")
+        check_range(self, "images", 1, advice="Try 256.")
 
 
 class EWC(Learner[EWCConfig]):
@@ -84,7 +69,6 @@ class EWC(Learner[EWCConfig]):
         for name, old in self.fisher.items():
             new[name] += self.config.decay * old
         self.fisher, self.anchor = new, copied(parameters)
-        log.info("task %d: the Fisher information sums to %.3g", task.id + 1, sum(float(x.sum()) for x in new.values()))
 
     def new_fisher(self, task: Task, parameters: dict[str, nn.Parameter], batch: int = EVALUATION_BATCH) -> Weights:
         """F_new: the mean of squared gradients over random training images, not augmented."""
@@ -93,7 +77,7 @@ class EWC(Learner[EWCConfig]):
         draws = torch.rand(len(rows), generator=rng)
         first, images = first_class(self.scope()), self.setting.prepared(task.train, rows, batch)
         within = ((some, labels - first) for some, labels in images)
-        return fisher_diagonal(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
+        return fisher(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
 
     def bytes_kept(self, n_classes: int) -> int:
         return 2 * bytes_of(self.network)

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -17,7 +18,6 @@ from snv.components import (
     Exemplars,
     Joined,
     buffer_size,
-    check_buffer,
     exemplars_per_class,
     herd,
     restored_teacher,
@@ -28,6 +28,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_range
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, first_class, n_right
@@ -44,7 +45,7 @@ class ICaRLConfig:
     mirror: bool | None = None  # whether class means count mirrored exemplars too (original); None: if training mirrors
 
     def __post_init__(self) -> None:
-        check_buffer(self.buffer)
+        check_range(self, "buffer", 1, advice="Try 2000.")
         if self.weight_decay < 0:
             raise UserError(f"learner.weight_decay is not negative; got {self.weight_decay}. Try 5e-5.")
 
@@ -128,21 +129,18 @@ class ICaRL(Learner[ICaRLConfig]):
             log.warning("a buffer of %s: one is kept of each, %d in all", asked, len(self.exemplars))
 
     def _class_means(self) -> Means:
-        kept = self.exemplars.split()
-        features = self._features(kept, "class means")
+        exemplars = self.exemplars.split()
+        features = self._features(exemplars, "class means")
         trained_mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
         if trained_mirrored if self.config.mirror is None else self.config.mirror:
-            features = features + self._features(kept, "class means, mirrored", mirrored=True)
-        return class_means(features, kept.labels.to(features.device), len(self.exemplars.of_class))
+            features = features + self._features(exemplars, "class means, mirrored", mirrored=True)
+        return class_means(features, exemplars.labels.to(features.device), len(self.exemplars.of_class))
 
     def _features(self, split: Split, purpose: str, mirrored: bool = False) -> Features:
         """Features of length 1, of images as they are."""
-        self.reporter.tell(purpose, 0, len(split))
-        found: list[Features] = []
-        for images, _ in self.setting.prepared(split):
-            found.append(F.normalize(self.network.features(images.flip(3) if mirrored else images), dim=1))
-            self.reporter.tell(purpose, sum(map(len, found)), len(split))
-        return torch.cat(found)
+        batches = self.setting.prepared(split, tell=partial(self.reporter.tell, purpose))
+        flipped = (images.flip(3) if mirrored else images for images, _ in batches)
+        return torch.cat([F.normalize(self.network.features(images), dim=1) for images in flipped])
 
     # ---- one step
 

@@ -17,6 +17,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_range
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Images, Logits
 from snv.training import Batch, Setting, Stage
@@ -32,12 +33,10 @@ class LwFConfig:
     head_epochs: int = 0  # of the new head alone before all is trained; the original warms up, the paper does not
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < float("inf"):
-            raise UserError(f"learner.strength is not negative; got {self.strength}. Try 0.5, or 0 for plain training.")
+        check_range(self, "strength", 0, advice="Try 0.5, or 0 for plain training.")
         if not 0 < self.temperature < float("inf"):
             raise UserError(f"learner.temperature is a positive number; got {self.temperature}. Try 2.")
-        if self.head_epochs < 0:
-            raise UserError(f"learner.head_epochs counts epochs, so it is not negative; got {self.head_epochs}.")
+        check_range(self, "head_epochs", 0)
 
 
 def distillation(student: Logits, teacher: Logits, temperature: float) -> Tensor:

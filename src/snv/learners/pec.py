@@ -196,9 +196,9 @@ class PEC(Learner[PECConfig]):
         self._at = rows.stop
         if stage.name == "teacher":
             self.targets["val"][rows] = self.students.ask(seen)
-        found = scores(self.students.pick(self.blocks[-1]), seen, self.targets["val"][rows])
+        marks = scores(self.students.pick(self.blocks[-1]), seen, self.targets["val"][rows])
         own = labels - self.blocks[-1].start
-        return -found.gather(1, own[:, None]).mean(), (found.argmax(1) == own).sum()
+        return -marks.gather(1, own[:, None]).mean(), (marks.argmax(1) == own).sum()
 
     # ---- prediction
 

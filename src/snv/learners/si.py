@@ -14,6 +14,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_range
 from snv.networks import bytes_of
 from snv.training import Batch, Setting
 
@@ -27,8 +28,7 @@ class SIConfig:
     norm_layers: bool = True  # whether scales and shifts of norm layers are held too
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < float("inf"):
-            raise UserError(f"learner.strength is not negative; got {self.strength}. Try 0.5, or 0 for plain SGD.")
+        check_range(self, "strength", 0, advice="Try 0.5, or 0 for plain SGD.")
         if not 0 < self.damping < float("inf"):
             raise UserError(f"learner.damping keeps a division finite, so it is positive; got {self.damping}. Try 1.")
 
@@ -81,11 +81,11 @@ class SI(Learner[SIConfig]):
             loss = loss + penalty
         if (clip_norm := batch.stage.settings.clip_norm) is not None:
             nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
-        before = [parameters[name].detach().clone() for name in gradients]
+        moves = [parameters[name].detach().clone() for name in gradients]
         optimizer.step()
         optimizer.zero_grad()
-        torch._foreach_sub_(before, [parameters[name].detach() for name in gradients])  # −Δθ
-        torch._foreach_addcmul_([self.path[name] for name in gradients], list(gradients.values()), before)
+        torch._foreach_sub_(moves, [parameters[name].detach() for name in gradients])  # −Δθ
+        torch._foreach_addcmul_([self.path[name] for name in gradients], list(gradients.values()), moves)
         return loss.detach()
 
     def end_task(self, task: Task) -> None:
@@ -99,8 +99,8 @@ class SI(Learner[SIConfig]):
         return 3 * bytes_of(self.network)
 
     def state_dict(self) -> State:
-        kept = {"omega": dict(self.omega), "start": dict(self.start), "path": dict(self.path)}
-        return super().state_dict() | kept
+        own = {"omega": dict(self.omega), "start": dict(self.start), "path": dict(self.path)}
+        return super().state_dict() | own
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -88,10 +89,7 @@ class SLDA(Learner[SLDAConfig]):
     def _views(self, task: Task) -> Iterator[tuple[Images, Labels]]:
         """All training images, and their mirror images where training mirrors them."""
         mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
-        done = 0
-        for images, labels in self.setting.prepared(task.train):
-            self.reporter.tell("statistics", done, len(task.train))
-            done += len(labels)
+        for images, labels in self.setting.prepared(task.train, tell=partial(self.reporter.tell, "statistics")):
             yield images, labels
             if mirrored:
                 yield images.flip(3), labels

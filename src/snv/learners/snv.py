@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from snv.components import Frozen
-from snv.data import Split, Task
+from snv.data import Task
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
@@ -20,7 +21,7 @@ from snv.learners.snv_values import check_players, contest_of, shares_prefixes, 
 from snv.networks import Specialist, load_norm
 from snv.neurons import n_weights_outside, own_weights
 from snv.seeding import derived_seed, generator
-from snv.shapes import Images, Indices, Labels, Logits, Mask, Values
+from snv.shapes import Images, Logits, Mask, Values
 from snv.subnetworks import (
     Specialists,
     Subnetwork,
@@ -29,6 +30,8 @@ from snv.subnetworks import (
     hold,
     measure,
     outside_part,
+    responses,
+    sample_of_all,
     select,
     subnetwork_of,
 )
@@ -148,19 +151,11 @@ class SNV(Learner[SNVConfig]):
         with self.reporter.phase("statistics"):
             rng = generator(self.setting.seed, "measured images", task.id)
             rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-            features, logits = self.specialists.responses(self._measured(task.train, rows))
+            batches = self.setting.prepared(task.train, rows, tell=partial(self.reporter.tell, "statistics"))
+            features, logits = responses(self.specialists, (images for images, _ in batches))
             labels = task.train.labels[rows].to(self.setting.device) - task.block.start
             with self.reporter.counted(f"statistics {task.id}", len(labels)):
                 self.specialists.add_statistics(measure(labels, features, logits, len(task.block)))
-
-    def _measured(self, split: Split, rows: Indices) -> Iterator[Images]:
-        """Some images of a split, with word of how many have passed."""
-        done = 0
-        for images, labels in self.setting.prepared(split, rows):
-            self.reporter.tell("statistics", done, len(rows))
-            done += len(labels)
-            yield images
-        self.reporter.tell("statistics", done, len(rows))
 
     # ---- one step
 
@@ -211,8 +206,7 @@ class SNV(Learner[SNVConfig]):
     def forget(self, t: int) -> None:
         """Remove task t, and free what only it used."""
         self.specialists.forget(t, generator(self.setting.seed, "forgotten", t, len(self.blocks)))
-        for kept in (self.blocks, self.values, self.valuations):
-            del kept[t]
+        del self.blocks[t], self.values[t], self.valuations[t]
         starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
         self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
         self._hold_dense()
@@ -250,12 +244,3 @@ class SNV(Learner[SNVConfig]):
             self.trainee = self.trainee or Trainee(self.specialists, chosen)
             self.trainee.load(chosen, state["small"])
             self.frozen = self.trainee.frozen
-
-
-def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
-    """The first ``n`` rows of an order, and the first of every class that is not among them."""
-    first: dict[int, int] = {}
-    for place, label in enumerate(labels[order].tolist()):
-        first.setdefault(label, place)
-    late = [place for place in first.values() if place >= n]
-    return torch.cat([order[:n], order[torch.tensor(late, dtype=torch.long)]])

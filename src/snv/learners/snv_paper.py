@@ -117,8 +117,8 @@ class SNVPaper(Learner[SNVPaperConfig]):
         return self.neurons.n * (1 + 9 * self.setting.n_tasks)
 
     def state_dict(self) -> State:
-        kept = {"masks": list(self.masks), "values": list(self.values), "valuations": list(self.valuations)}
-        return super().state_dict() | {"frozen": self.frozen} | kept
+        own = {"masks": list(self.masks), "values": list(self.values), "valuations": list(self.valuations)}
+        return super().state_dict() | {"frozen": self.frozen} | own
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)

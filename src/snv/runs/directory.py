@@ -106,8 +106,8 @@ class RunDirectory:
     def newest(self) -> State | None:
         """The state furthest on, or None at the very start."""
         states = [self.checkpoints / "now.safetensors", *sorted(self.checkpoints.glob("task-*.safetensors"))[-1:]]
-        found = [load_state(path) for path in states if path.exists()]
-        return max(found, key=lambda state: (state["task"], state["stage"]), default=None)
+        checkpoints = [load_state(path) for path in states if path.exists()]
+        return max(checkpoints, key=lambda state: (state["task"], state["stage"]), default=None)
 
     def save_now(self, state: State) -> None:
         """A state within a task."""

@@ -47,8 +47,8 @@ def _commit() -> str | None:
     try:
         tracked = ["git", "-C", str(where), "ls-files", "--error-unmatch", "__init__.py"]
         subprocess.run(tracked, capture_output=True, check=True, timeout=5)
-        told = ["git", "-C", str(where), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-        return subprocess.run(told, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        command = ["git", "-C", str(where), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

@@ -25,9 +25,9 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.signal(s, self._arrived) for s in (signal.SIGINT, signal.SIGTERM)}
+        handlers = {s: signal.signal(s, self._arrived) for s in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for s, handler in before.items():
+            for s, handler in handlers.items():
                 signal.signal(s, handler)

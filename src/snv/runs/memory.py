@@ -46,8 +46,8 @@ def peak_bytes(device: torch.device) -> int:
 
 def _in_status(name: str) -> int:
     """Bytes of a line of Linux's own account of this process; 0 on other systems."""
-    found = re.search(rf"{name}:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
-    return int(found[1]) * 1024 if found else 0
+    line = re.search(rf"{name}:\s*(\d+) kB", STATUS.read_text()) if STATUS.exists() else None
+    return int(line[1]) * 1024 if line else 0
 
 
 def _forget_peak(device: torch.device) -> bool:

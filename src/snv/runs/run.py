@@ -148,12 +148,12 @@ class _Run:
         task = whole.without_test()
         with self.meter.phase("train"):
             learn_task(learner, task, self.place)
-        kept = bytes_beyond_network(learner, task)
+        n_bytes = bytes_beyond_network(learner, task)
         task.close()
         if learner.ready:
             self._evaluate_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
-        self.record.bytes_kept.append(kept)
+        self.record.bytes_kept.append(n_bytes)
         self._note_valuation()
         self.task, self.place = t + 1, Place()
         self.directory.save_task(t + 1, self._state(), self.config.keep)
@@ -295,8 +295,8 @@ def _check_same(asked: dict[str, Any], stored: dict[str, Any], out: Path) -> Non
     new, old = _flat(asked), _flat(known.as_dict())
     changed = [k for k in sorted(new.keys() | old.keys()) if new.get(k) != old.get(k) and k not in FREE_TO_CHANGE]
     if changed:
-        told = ", ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in changed[:3])
-        raise UserError(f"{out} holds a run with other settings: {told}. Choose another --out, or remove it.")
+        changes = ", ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in changed[:3])
+        raise UserError(f"{out} holds a run with other settings: {changes}. Choose another --out, or remove it.")
 
 
 def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:

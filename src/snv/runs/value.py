@@ -58,18 +58,18 @@ def value_run(
             f"{run.config.method} has no network that answers as it stands, so its neurons cannot be valued. Value a "
             "run of a method with one network, such as sgd or snv."
         )
-    n_tasks, moment = len(run.stream), task if after is None else after
+    n_tasks, last = len(run.stream), task if after is None else after
     if not 1 <= task <= n_tasks:
         raise UserError(f"The run has tasks 1 to {n_tasks}; got --task {task}.")
-    if not task <= moment <= n_tasks:
-        raise UserError(f"Task {task} is valued after task {task} or a later one; got --after {moment}.")
+    if not task <= last <= n_tasks:
+        raise UserError(f"Task {task} is valued after task {task} or a later one; got --after {last}.")
     if method == "in-run":
         return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
-    _restore(run.learner, path, moment)
-    found = _moment(run, run.stream.task(task - 1), task)
+    _restore(run.learner, path, last)
+    moment = _moment(run, run.stream.task(task - 1), task)
     return value_neurons(
-        found.model,
-        (found.images, found.labels),
+        moment.model,
+        (moment.images, moment.labels),
         method,
         seed=run.config.seed,
         max_evaluations=max_evaluations,
@@ -116,14 +116,14 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
         _restore(learner, path, task - 1)
     data = (run.stream.upto if learner.card.sees == "all tasks" else run.stream.task)(task - 1).without_test()
     learner.begin_task(data)
-    found = _moment(run, data, task)
-    learned = LearnedValues.of(found.model, found.images, found.labels)
+    moment = _moment(run, data, task)
+    learned = LearnedValues.of(moment.model, moment.images, moment.labels)
     learner.reporter = Reporter(step=learned.step, on_step=partial(_tell, progress))
     with left_as_found():
         torch.set_num_threads(run.environment["threads"])
         learn_stages(learner, data, Place())
     result = learned.valuation(k)
-    carried = value_neurons(found.model, (found.images, found.labels), seed=run.config.seed, k=k)
+    carried = value_neurons(moment.model, (moment.images, moment.labels), seed=run.config.seed, k=k)
     certificate = (
         "Not certified: in-run values credit what a neuron learned in this run, not what it carries. "
         f"Spearman with `gradient` values: {spearman(result.values, carried.values):.2f}."

@@ -7,9 +7,9 @@ from snv.subnetworks.certificate import Certificate, certify, changed_evidence, 
 from snv.subnetworks.cutting import Compact, Link, compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
-from snv.subnetworks.rules import RULES, Evidence, Statistics, measure
+from snv.subnetworks.rules import RULES, Evidence, Statistics, measure, sample_of_all
 from snv.subnetworks.select import select
-from snv.subnetworks.specialists import Kept, Specialists
+from snv.subnetworks.specialists import Kept, Specialists, responses
 from snv.subnetworks.subnetwork import Subnetwork, masked, norm_of, subnetwork_of
 from snv.subnetworks.trainee import Trainee, hold
 
@@ -41,6 +41,8 @@ __all__ = [
     "probe_logits",
     "reads",
     "require_cuttable",
+    "responses",
+    "sample_of_all",
     "select",
     "subnetwork_of",
     "write_back",

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from snv.files import State
-from snv.shapes import Features, Labels, Logits
+from snv.shapes import Features, Indices, Labels, Logits
 
 SHRINKAGE = 0.01
 """Of the covariance towards the identity: enough to invert it when a class has fewer images than features."""
@@ -135,6 +135,15 @@ RULES: dict[str, Callable[[Evidence], Logits]] = {
     "density": density,
     "combined": combined,
 }
+
+
+def sample_of_all(labels: Labels, order: Indices, n: int) -> Indices:
+    """The first ``n`` rows of an order, and the first of every class that is not among them."""
+    first: dict[int, int] = {}
+    for place, label in enumerate(labels[order].tolist()):
+        first.setdefault(label, place)
+    late = [place for place in first.values() if place >= n]
+    return torch.cat([order[:n], order[torch.tensor(late, dtype=torch.long)]])
 
 
 @torch.no_grad()

@@ -97,16 +97,6 @@ class Specialists:
         inside = specialist.body(images)
         return specialist.in_order(inside), specialist.head(inside)
 
-    def responses(self, batches: Iterable[Images]) -> tuple[list[Tensor], Logits]:
-        """Of images in batches: their features in every specialist, and the logits of the newest task."""
-        features: list[list[Tensor]] = [[] for _ in self.subnetworks]
-        logits: list[Tensor] = []
-        for images in batches:
-            for t, of_task in enumerate(features):
-                of_task.append(self.specialist(t).features(images))
-            logits.append(self.logits(images, len(features) - 1))
-        return [torch.cat(parts) for parts in features], torch.cat(logits)
-
     def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
         """Of the classes of task t; of all classes, by one of `RULES`, if the task is not known."""
         if t is not None:
@@ -214,6 +204,17 @@ class Specialists:
         self.certificates = [Certificate.from_state(stored) for stored in state["certificates"]]
         self.statistics = [Statistics.from_state(stored, self.device) for stored in state["statistics"]]
         self._cut_out.clear()
+
+
+def responses(specialists: Specialists, batches: Iterable[Images]) -> tuple[list[Tensor], Logits]:
+    """Of images in batches: their features in every specialist, and the logits of the newest task."""
+    features: list[list[Tensor]] = [[] for _ in specialists.subnetworks]
+    logits: list[Tensor] = []
+    for images in batches:
+        for t, of_task in enumerate(features):
+            of_task.append(specialists.specialist(t).features(images))
+        logits.append(specialists.logits(images, len(features) - 1))
+    return [torch.cat(parts) for parts in features], torch.cat(logits)
 
 
 def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:

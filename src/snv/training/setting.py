@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,12 +39,23 @@ class Setting:
         return nullcontext()
 
     def prepared(
-        self, split: Split, rows: Indices | None = None, batch: int = EVALUATION_BATCH
+        self,
+        split: Split,
+        rows: Indices | None = None,
+        batch: int = EVALUATION_BATCH,
+        tell: Callable[[float, float], None] = lambda *_: None,
     ) -> Iterator[tuple[Images, Labels]]:
-        """Images as the network takes them, not augmented, and their labels: all of a split, or some rows of it."""
-        order = (torch.arange(len(split)) if rows is None else rows).split(batch)
-        for pixels, labels in split.batches(order):
+        """Images as the network takes them, not augmented, and their labels: all of a split, or some rows of it.
+
+        ``tell`` hears how many have passed, and of how many.
+        """
+        rows = torch.arange(len(split)) if rows is None else rows
+        done = 0
+        for pixels, labels in split.batches(rows.split(batch)):
+            tell(done, len(rows))
             yield self.preprocess(pixels, self.device, None, self.train.channels_last), labels.to(self.device)
+            done += len(labels)
+        tell(done, len(rows))
 
     def examples(self, split: Split) -> OfSplit:
         """The same images, fetched when they are needed, for a game that asks for them again and again."""

@@ -1,0 +1,30 @@
+"""One entry of the accuracy matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from toy import learn, make, toy_stream
+
+from snv.runs.evaluate import accuracy
+
+
+def test_it_is_the_percentage_of_right_answers_in_either_scenario():
+    stream = toy_stream()
+    for scenario in ("til", "cil"):
+        learner = make("sgd", scenario, stream)
+        learn(learner, stream, 0)
+        test, block = stream.test(0), stream.blocks[0]
+        images = torch.cat([images for images, _ in learner.setting.prepared(test)])
+        answers = learner.logits(images, block if scenario == "til" else None).argmax(1)
+        expected = 100 * float((answers + block.start == test.labels).double().mean())
+        assert accuracy(learner, test, block) == pytest.approx(expected)
+
+
+def test_in_CIL_a_task_to_come_is_answered_wrong_and_in_TIL_by_the_head_it_will_start_from():
+    stream = toy_stream()
+    cil, til = make("sgd", "cil", stream), make("sgd", "til", stream)
+    for learner in (cil, til):
+        learn(learner, stream, 0)
+    assert accuracy(cil, stream.test(1), stream.blocks[1]) == 0
+    assert accuracy(til, stream.test(1), stream.blocks[1]) > 0
