@@ -58,7 +58,7 @@ def test_any_dataset_of_pairs_is_a_task_under_the_names_it_brings(tmp_path):
     ("data", "answer"),
     [
         (7, "got int"),
-        ([1, 2], "Item 0 is no pair"),
+        ([1, 2], "Item 0 is not a pair"),
         (([QUERIES[0]], ["a", "b"]), "1 images but 2 labels"),
         ([], "no image to learn from"),
         ([(image, label) for image in QUERIES[:6] for label in (1, "1")], "same name"),

@@ -64,10 +64,10 @@ def gradients() -> tuple[str, list[str]]:
     """Whether this processor differentiates right, and a sentence for every kind of layer with which it does not."""
     from snv.networks import soundness
 
-    found = soundness.examined()
-    if wrong := soundness.problems(found):
+    differences = soundness.examined()
+    if wrong := soundness.problems(differences):
         return "wrong", wrong
-    if found[soundness.AROUND] < soundness.TOLERANCE:
+    if differences[soundness.AROUND] < soundness.TOLERANCE:
         return "right", []
     return (
         "right (PyTorch's own are wrong here for 1x1 convolutions with a stride and few channels; snv avoids them)",
@@ -96,16 +96,16 @@ def found_data(data_dir: Path | None) -> list[str]:
     from snv.data import SOURCES, load_source
     from snv.errors import UserError
 
-    found = []
+    names = []
     for name in SOURCES:
         if ":" in name:
             continue
         try:
             load_source(name, data_dir=data_dir, download=False)
-            found.append(name)
+            names.append(name)
         except UserError:
             continue
-    return found
+    return names
 
 
 def training_speed(device: Any, seconds: float = 1.0) -> float:

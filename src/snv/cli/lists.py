@@ -56,8 +56,8 @@ def methods() -> list[dict[str, Any]]:
 def datasets() -> list[dict[str, Any]]:
     from snv.data import SOURCES
 
-    told = ("summary", "classes", "size", "tasks", "download", "permuted")
-    return [{"name": name} | {key: getattr(d, key) for key in told} for name, d in SOURCES.items()]
+    columns = ("summary", "classes", "size", "tasks", "download", "permuted")
+    return [{"name": name} | {key: getattr(d, key) for key in columns} for name, d in SOURCES.items()]
 
 
 def networks() -> list[dict[str, Any]]:

@@ -55,15 +55,14 @@ def learn(
     if epochs is not None and epochs < 1:
         raise UserError(f"--epochs is at least 1; got {epochs}.")
     new = not Store(model).exists()
-    first: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed}
-    if new:
-        made = Model.create(model, device=device, **{name: value for name, value in first.items() if value is not None})
-    else:
-        made = Model.open(model, device=device)
-        if given := [name for name, value in first.items() if value is not None]:
-            raise UserError(f"--{given[0]} is chosen when a model is made, and {model} exists already. Leave it out.")
+    options: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed}
+    options = {name: value for name, value in options.items() if value is not None}
+    if not new and options:
+        name = next(iter(options))
+        raise UserError(f"--{name} is chosen when a model is made, and {model} exists already. Leave it out.")
+    target = Model.create(model, device=device, **options) if new else Model.open(model, device=device)
     with Bar(quiet=as_json) as bar:
-        learned = made.learn(
+        learned = target.learn(
             pictures, task, epochs=epochs, replace=replace, repeat_classes=repeat_classes, progress=bar
         )
     if as_json:

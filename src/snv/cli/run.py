@@ -59,8 +59,8 @@ def run(
         return
     say_matrix(record)
     say_metrics([record])
-    if told := why_it_forgot(record):
-        say(told)
+    if reason := why_it_forgot(record):
+        say(reason)
     say(f"\nresults: {out}    again: snv show {out}")
 
 

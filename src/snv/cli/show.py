@@ -57,15 +57,16 @@ def valuation_lines(record: Record) -> dict[str, str]:
     """What the valuations of a run said of themselves, task by task."""
     from snv.cli.output import number
 
-    known = [told for told in record.valuations if told is not None]
-    if not known:
+    valuations = [report for report in record.valuations if report is not None]
+    if not valuations:
         return {}
-    ratios = ", ".join("–" if told is None else number(told["efficiency_ratio"]) for told in record.valuations)
-    spent = f"{sum(told['evaluations'] for told in known):,.0f} evaluations"
+    ratios = ", ".join("–" if report is None else number(report["efficiency_ratio"]) for report in record.valuations)
+    spent = f"{sum(report['evaluations'] for report in valuations):,.0f} evaluations"
     if "valuation_seconds" in record.cost:
         spent += f", {sum(record.cost['valuation_seconds']):.1f} s"
     names, ends, certificates = (
-        "; ".join(dict.fromkeys(str(told[key]) for told in known)) for key in ("estimator", "stopped", "certificate")
+        "; ".join(dict.fromkeys(str(valuation[key]) for valuation in valuations))
+        for key in ("estimator", "stopped", "certificate")
     )
     return {
         "values": f"{names}: Σφ / (V(all) − V(∅)) = {ratios} task by task; {spent}; {ends}",

@@ -52,7 +52,7 @@ def value(
             raise UserError(f"There is nothing to continue: {path} does not exist. Leave --continue out.")
         chosen["resume"] = Valuation.load(path)
     with Bar(quiet=as_json) as bar:
-        found = value_run(
+        valuation = value_run(
             run,
             task,
             method,
@@ -65,38 +65,38 @@ def value(
             **chosen,
             **dict(map(parse_setting, settings or [])),
         )
-    found.save(path)
+    valuation.save(path)
     if plots:
         from snv.shapley import save_plots
 
-        save_plots(found, path.with_suffix(""))
+        save_plots(valuation, path.with_suffix(""))
     if as_json:
-        say_json(as_object(found) | {"file": str(path)})
+        say_json(as_object(valuation) | {"file": str(path)})
     else:
-        tell(found)
+        tell(valuation)
         say(f"\nsaved: {path}" + (f"    pictures: {path.with_suffix('')}/" if plots else ""))
 
 
-def as_object(found: Valuation) -> dict[str, Any]:
+def as_object(valuation: Valuation) -> dict[str, Any]:
     """What a machine wants to know; the values themselves are in the file."""
-    low, high = (finite(end.tolist()) for end in found.interval())
+    low, high = (finite(end.tolist()) for end in valuation.interval())
     return {
-        "method": found.method,
-        "neurons": len(found),
-        "k": found.k,
-        "v_all": found.v_all,
-        "v_none": found.v_none,
-        "evaluations": found.evaluations,
-        "seconds": found.seconds,
-        "stopped": found.stopped,
-        "certified": found.certified,
-        "certificate": found.certificate,
-        "efficiency_ratio": finite([found.efficiency_ratio])[0],
-        "split_half_overlap": finite([found.split_half_overlap])[0],
-        "top_k": found.top_k().tolist(),
-        "names": list(found.names or ()),
-        "values": finite(found.values.tolist()),
-        "stderr": finite(found.stderr.tolist()),
+        "method": valuation.method,
+        "neurons": len(valuation),
+        "k": valuation.k,
+        "v_all": valuation.v_all,
+        "v_none": valuation.v_none,
+        "evaluations": valuation.evaluations,
+        "seconds": valuation.seconds,
+        "stopped": valuation.stopped,
+        "certified": valuation.certified,
+        "certificate": valuation.certificate,
+        "efficiency_ratio": finite([valuation.efficiency_ratio])[0],
+        "split_half_overlap": finite([valuation.split_half_overlap])[0],
+        "top_k": valuation.top_k().tolist(),
+        "names": list(valuation.names or ()),
+        "values": finite(valuation.values.tolist()),
+        "stderr": finite(valuation.stderr.tolist()),
         "low": low,
         "high": high,
     }
@@ -110,23 +110,23 @@ def interval(low: float, high: float) -> str:
     return f"[{low:+.5f}, {high:+.5f}]" if math.isfinite(low) and math.isfinite(high) else "–"
 
 
-def tell(found: Valuation) -> None:
+def tell(valuation: Valuation) -> None:
     """The story of a valuation on a terminal."""
     from snv.cli.output import as_lines, number, say, say_table
 
-    low, high = found.interval()
-    names = found.names or tuple(str(i) for i in range(len(found)))
+    low, high = valuation.interval()
+    names = valuation.names or tuple(str(i) for i in range(len(valuation)))
     rows = [
-        [names[i], f"{float(found.values[i]):+.5f}", interval(float(low[i]), float(high[i]))]
-        for i in found.top_k(min(10, len(found))).tolist()
+        [names[i], f"{float(valuation.values[i]):+.5f}", interval(float(low[i]), float(high[i]))]
+        for i in valuation.top_k(min(10, len(valuation))).tolist()
     ]
     say_table("most valuable neurons", ["neuron", "value", "95 % interval"], rows)
     facts = {
-        "V(all), V(∅)": f"{found.v_all:.4f}, {found.v_none:.4f}",
-        "Σφ / (V(all) − V(∅))": number(finite([found.efficiency_ratio])[0]),
-        f"top {found.k} agrees between halves": number(finite([found.split_half_overlap])[0]),
-        "spent": f"{found.evaluations:,.0f} evaluations, {sum(found.seconds.values()):.1f} s",
-        "stopped": found.stopped,
-        "certificate": found.certificate,
+        "V(all), V(∅)": f"{valuation.v_all:.4f}, {valuation.v_none:.4f}",
+        "Σφ / (V(all) − V(∅))": number(finite([valuation.efficiency_ratio])[0]),
+        f"top {valuation.k} agrees between halves": number(finite([valuation.split_half_overlap])[0]),
+        "spent": f"{valuation.evaluations:,.0f} evaluations, {sum(valuation.seconds.values()):.1f} s",
+        "stopped": valuation.stopped,
+        "certificate": valuation.certificate,
     }
     say(as_lines(facts))

@@ -104,7 +104,7 @@ def _decoding(variant: Variant, path: Path) -> Decoding:
 def _files(variant: Variant, path: Path) -> dict[str, bytes]:
     """The contents of the files we need, by name."""
     wanted = {*variant.parts, variant.meta}
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     try:
         if path.is_dir():
             return {name: (path / name).read_bytes() for name in wanted}
@@ -112,12 +112,12 @@ def _files(variant: Variant, path: Path) -> dict[str, bytes]:
             for member in archive:
                 name = member.name.rsplit("/", 1)[-1]
                 if name in wanted and (file := archive.extractfile(member)):
-                    found[name] = file.read()
+                    members[name] = file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise damaged(path, error) from None
-    if missing := wanted - set(found):
+    if missing := wanted - set(members):
         raise damaged(path, f"{', '.join(sorted(missing))} is missing")
-    return found
+    return members
 
 
 def _field(files: dict[str, bytes], name: str, key: bytes, path: Path) -> Any:

@@ -101,10 +101,10 @@ def _pour(answer: http.client.HTTPResponse, part: Path, start: int, total: int, 
 def _check(remote: Remote, part: Path) -> None:
     """Remove a file whose checksum is wrong, so that the next attempt starts from nothing."""
     with part.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != remote.md5:
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if digest != remote.md5:
         part.unlink()
         raise UserError(
-            f"The download of {remote.name} has the checksum {found} instead of {remote.md5}, so it was removed. "
+            f"The download of {remote.name} has the checksum {digest} instead of {remote.md5}, so it was removed. "
             f"Try again, or fetch {remote.url} by other means."
         )

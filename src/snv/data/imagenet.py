@@ -49,9 +49,9 @@ def _listing(parts: Sequence[Path], names: Sequence[str]) -> tuple[list[str], ND
     for part in parts:
         for label, name in enumerate(names):
             folder = part / name
-            found = sorted(str(file) for file in folder.iterdir() if file.name.lower().endswith(SUFFIXES))
-            files += found
-            labels += [label] * len(found)
+            images = sorted(str(file) for file in folder.iterdir() if file.name.lower().endswith(SUFFIXES))
+            files += images
+            labels += [label] * len(images)
     return files, np.array(labels, np.int64)
 
 

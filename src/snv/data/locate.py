@@ -74,8 +74,8 @@ def _matches(place: Path, pattern: str) -> Iterator[Path]:
 
 def obtain(title: str, patterns: Sequence[str], remote: Remote, options: Options, folder: str = "") -> Path:
     """The file where it is found, or after downloading it; otherwise an error that says which file to put where."""
-    if found := find(patterns, options.data_dir):
-        return found
+    if path := find(patterns, options.data_dir):
+        return path
     target = places(options.data_dir)[0] / folder / remote.name
     advice = f"Put {remote.name} into {target.parent}, or pass --data-dir."
     if not options.download:

@@ -67,15 +67,15 @@ def _images(path: Path, names: Sequence[str], size: int) -> Iterator[NDArray[np.
 
 def _labelled(names: Sequence[str], read: Read, path: Path) -> list[tuple[str, str]]:
     """Every image with its WordNet id: training by folder, validation by the official list; in a fixed order."""
-    known = set(names)
+    members = set(names)
     train = [(name, name.split("/")[1]) for name in names if name.startswith("train/") and name.endswith(".JPEG")]
     if len({wnid for _, wnid in train}) < 2:
         raise damaged(path, "there are no class folders with JPEG images under train/")
     val: list[tuple[str, str]] = []
-    if "val/val_annotations.txt" in known:
+    if "val/val_annotations.txt" in members:
         rows = (line.split("\t") for line in read("val/val_annotations.txt").decode().splitlines() if line)
         val = [(f"val/images/{row[0]}", row[1]) for row in rows]
-    missing = next((name for name, _ in val if name not in known), None)
+    missing = next((name for name, _ in val if name not in members), None)
     if missing:
         raise damaged(path, f"{missing} is listed but missing")
     return sorted(train, key=lambda item: (item[1], item[0])) + sorted(val)

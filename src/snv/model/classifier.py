@@ -52,18 +52,18 @@ class SNVClassifier:
         if len(images) != len(labels):
             raise UserError(f"There are {len(images)} images but {len(labels)} labels. Give one label per image.")
         model = getattr(self, "model_", None) or self._created(images)
-        known, new = self.classes_ if model.tasks else np.unique(labels)[:0], np.unique(labels)
+        earlier, new = self.classes_ if model.tasks else np.unique(labels)[:0], np.unique(labels)
         model.learn((images, labels), epochs=self.epochs)
         self.model_ = model
-        self.classes_ = np.concatenate([known, new])
+        self.classes_ = np.concatenate([earlier, new])
         self.n_tasks_ = len(model.tasks)
         return self
 
     def predict(self, X: ArrayLike, task: int | None = None) -> NDArray[Any]:  # noqa: N803
         """The most probable class of each image, among all classes or those of a task (counted from 0)."""
         best = self.predict_proba(X, task).argmax(1)
-        found: NDArray[Any] = self._classes(task)[best]
-        return found
+        labels: NDArray[Any] = self._classes(task)[best]
+        return labels
 
     def predict_proba(self, X: ArrayLike, task: int | None = None) -> NDArray[Any]:  # noqa: N803
         """Calibrated probabilities in the order of ``classes_``, or of the task's classes."""

@@ -81,31 +81,33 @@ def read_dataset(data: Any, size: tuple[int, int, int], names: Sequence[str] | N
         pairs = (data[i] for i in range(len(data))) if hasattr(data, "__len__") else data
     else:
         raise UserError(f"Give a folder, (images, labels) or a dataset of (image, label); got {type(data).__name__}.")
-    pixels, given = [], []
+    pixels, raw_labels = [], []
     for i, pair in enumerate(pairs):
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise UserError(f"Item {i} is no pair (image, label), but {type(pair).__name__}. Give one label per image.")
+            raise UserError(
+                f"Item {i} is not a pair (image, label) but {type(pair).__name__}. Give one label per image."
+            )
         image, label = pair
         pixels.append(as_pixels(image, size, f"Image {i}"))
-        given.append(label.item() if hasattr(label, "item") else label)
+        raw_labels.append(label.item() if hasattr(label, "item") else label)
     if not pixels:
         raise UserError("There is no image to learn from.")
     if names is None:
         names = getattr(data, "classes", None)
-    values = sorted(set(given), key=str if len({isinstance(x, str) for x in given}) > 1 else None)
+    values = sorted(set(raw_labels), key=str if len({isinstance(x, str) for x in raw_labels}) > 1 else None)
     numbered = {value: i for i, value in enumerate(values)}
-    labels = np.array([numbered[label] for label in given], dtype=np.int64)
-    known = {} if names is None else dict(enumerate(names))
-    called = tuple(str(known.get(value, value)) for value in values)
-    return Pictures(torch.stack(pixels), labels, called)
+    labels = np.array([numbered[label] for label in raw_labels], dtype=np.int64)
+    name_of = {} if names is None else dict(enumerate(names))
+    classes = tuple(str(name_of.get(value, value)) for value in values)
+    return Pictures(torch.stack(pixels), labels, classes)
 
 
 def as_pixels(image: Any, shape: tuple[int, int, int], name: str) -> Picture:
     """One image as uint8 (c, h, w): a PIL image, or an array of (h, w), (h, w, c) or (c, h, w)."""
     channels, height, width = shape
     if isinstance(image, Image.Image):
-        found = torch.from_numpy(squared(image, name, height))
-        return found if channels == 3 else as_grey(found)
+        colour = torch.from_numpy(squared(image, name, height))
+        return colour if channels == 3 else as_grey(colour)
     array = np.asarray(image.detach().cpu() if isinstance(image, torch.Tensor) else image)
     if np.issubdtype(array.dtype, np.floating):
         array = bytes_from_unit(array, name)
@@ -141,10 +143,10 @@ def is_one_image(data: Any, channels: int) -> bool:
 
 def decoded(files: Iterable[Path], size: int) -> Iterator[tuple[Path, Picture]]:
     """Pictures one after the other, in order; one that cannot be read is an error."""
-    for file, found in tried(files, size):
-        if isinstance(found, UserError):
-            raise found
-        yield file, found
+    for file, picture in tried(files, size):
+        if isinstance(picture, UserError):
+            raise picture
+        yield file, picture
 
 
 def tried(files: Iterable[Path], size: int) -> Iterator[tuple[Path, Picture | UserError]]:
@@ -167,10 +169,10 @@ def picture_files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if is_picture(p) and p.is_file() and not p.is_symlink())
-            found = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(path).parts)]
-            if not found:
+            visible = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(path).parts)]
+            if not visible:
                 raise UserError(f"There is no picture in {path}. Give picture files, or folders of them.")
-            yield from found
+            yield from visible
         elif path.exists():
             yield path
         else:

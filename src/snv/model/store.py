@@ -81,7 +81,7 @@ class Store:
     def damage(self) -> list[str]:
         """Every problem of the directory, one sentence each; empty if it is as it was written.
 
-        What a killed writer left behind is no damage: the next `write` removes it.
+        What a killed writer left behind is not damage: the next `write` removes it.
         """
         self._require_directory()
         problems: list[str] = []
@@ -105,9 +105,9 @@ class Store:
                 problems.append(_missing(self.path / entry.file))
             except UserError as error:
                 problems.append(str(error))
-        known = {MANIFEST, *(entry.file for entry in entries)}
+        named = {MANIFEST, *(entry.file for entry in entries)}
         for path in sorted(self.path.iterdir()):
-            if path.name not in known:
+            if path.name not in named:
                 problems += _wrong_with_unnamed(path)
         return problems
 
@@ -256,7 +256,7 @@ def _contents(path: Path, most: int) -> bytes:
     """All bytes of a file; links are not followed, and nothing longer than ``most`` is read."""
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
-        kind = "a symbolic link" if stat.S_ISLNK(mode) else "no ordinary file"
+        kind = "a symbolic link" if stat.S_ISLNK(mode) else "not an ordinary file"
         raise UserError(f"{path} is {kind}, which a model does not contain. Remove it, or restore it from a copy.")
     try:
         with os.fdopen(os.open(path, OPENING), "rb") as file:

@@ -46,8 +46,8 @@ def _draw(axis: Any, record: Record, colours: Any) -> None:
     axis.set_xlabel("task")
     axis.set_ylabel("after learning task")
     final = record.metrics["ACC"]
-    told = "" if final is None else f", ACC {final:.1f}"
-    axis.set_title(f"{record.config['method']} · {record.config['scenario'].upper()}{told}", fontsize=10)
+    suffix = "" if final is None else f", ACC {final:.1f}"
+    axis.set_title(f"{record.config['method']} · {record.config['scenario'].upper()}{suffix}", fontsize=10)
 
 
 def _seeds(records: Sequence[Record]) -> str:
