@@ -94,9 +94,9 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
 
 
 def without_retired(stored: Mapping[str, Any], where: Path) -> dict[str, Any]:
-    """A stored run without settings that exist no more, if they said what is always done now."""
+    """A stored run without settings that exist no more, if they said what is always done now, and with newer ones."""
     retired = LEARNERS[stored["method"]].card.retired if stored.get("method") in LEARNERS else {}
-    learner = dict(stored.get("learner", {}))
+    learner = _added(stored) | stored.get("learner", {})
     for key in [key for key in retired if key in learner]:
         if (value := learner.pop(key)) != retired[key]:
             raise UserError(
@@ -104,6 +104,18 @@ def without_retired(stored: Mapping[str, Any], where: Path) -> dict[str, Any]:
                 "more. Repeat it in a new directory, or continue it with that version."
             )
     return {**stored, "learner": learner}
+
+
+def as_begun(config: RunConfig, stored: Mapping[str, Any]) -> RunConfig:
+    """A run that goes on in an older directory: what that does not name yet is done as it was then."""
+    newer = _added(stored) if stored.get("method") == config.method else {}
+    return dataclasses.replace(config, learner={**config.learner, **newer})
+
+
+def _added(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the method that a stored run does not name, as it was before there were any."""
+    added = LEARNERS[stored["method"]].card.added if stored.get("method") in LEARNERS else {}
+    return {key: value for key, value in added.items() if key not in stored.get("learner", {})}
 
 
 def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:

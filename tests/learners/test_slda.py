@@ -15,10 +15,11 @@ def learned(scenario, order=(0, 1, 2), **config):
     learner = make("slda", scenario, stream, filters=8, **config)
     assert isinstance(learner, SLDA)
     learner.space.fit(torch.rand(50, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
-    learner._fit = lambda _split: None  # the first task is another one in another order; its patches are not
-    for t in order:
-        learner.begin_task(stream.task(t).without_test())
-        learner.end_task(stream.task(t).without_test())
+    with pytest.MonkeyPatch.context() as patch:  # in another order another task is first, but patches stay the same
+        patch.setattr("snv.learners.slda.fit_space", lambda *_: None)
+        for t in order:
+            learner.begin_task(stream.task(t).without_test())
+            learner.end_task(stream.task(t).without_test())
     return learner
 
 
@@ -28,7 +29,7 @@ def test_tasks_in_another_order_give_the_same_scores(order):
     straight, other = learned("cil").logits(images, None), learned("cil", order).logits(images, None)
     blocks = toy_stream().blocks
     columns = [column for t in order for column in blocks[t]]
-    torch.testing.assert_close(other, straight[:, columns], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(other, straight[:, columns], atol=1e-4, rtol=1e-4)
 
 
 def test_a_task_is_answered_in_til_bit_for_bit_as_when_it_was_learned():

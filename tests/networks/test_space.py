@@ -33,7 +33,7 @@ def test_features_are_those_of_a_plain_second_implementation(images):
     space, expected = space_of(images), []
     for image in images[:5]:
         patches = F.unfold(image[None], 6)[0].T  # (positions, 108)
-        responses = (patches @ space.filters.flatten(1).T + space.shift).view(11, 11, 8)
+        responses = (patches @ space.filters.weight.flatten(1).T + space.filters.bias).view(11, 11, 8)
         halves = torch.cat([F.relu(responses - 0.5), F.relu(-responses - 0.5)], dim=2)
         cells = [
             halves[rows][:, columns].mean((0, 1))
@@ -64,5 +64,5 @@ def test_images_of_any_shape_have_eight_features_per_filter(shape):
 
 def test_images_that_are_all_one_colour_make_no_infinite_filter():
     space = space_of(torch.ones(10, 3, 16, 16))
-    assert torch.isfinite(space.filters).all()
+    assert torch.isfinite(space.filters.weight).all()
     assert torch.isfinite(space(torch.rand(4, 3, 16, 16))).all()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
 from snv.components import ClassSums
+from snv.networks import Body
 from snv.subnetworks.common import ASKED, Common
 
 K, N_TASKS = 2, 4
@@ -14,7 +14,7 @@ RNG = torch.Generator().manual_seed(0)
 CENTRES = 2.0 * torch.randn(N_TASKS * K, 6, generator=RNG)
 
 
-class Flat(nn.Module):
+class Flat(Body):
     """Six pixels are six features."""
 
     n_features = 6

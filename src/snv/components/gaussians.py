@@ -73,7 +73,7 @@ class Discriminant:
     bias: Float[Tensor, " k"]
 
     def __call__(self, features: Features) -> Logits:
-        return on_grid(features) @ self.weight.T + self.bias
+        return on_grid(features).float() @ self.weight.T + self.bias
 
     def state(self) -> State:
         return {"weight": self.weight, "bias": self.bias}
@@ -93,7 +93,7 @@ def discriminant(classes: ClassSums, shrinkage: float = SHRINKAGE) -> Discrimina
         shrinkage * level + 1e-9
     )
     weight = torch.cholesky_solve(means.T, torch.linalg.cholesky(shrunk)).T
-    return Discriminant(weight.contiguous(), -0.5 * (means * weight).sum(1))
+    return Discriminant(weight.float().contiguous(), (-0.5 * (means * weight).sum(1)).float())
 
 
 def packed(symmetric: Float[Tensor, "f f"]) -> Float[Tensor, " triangle"]:

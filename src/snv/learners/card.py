@@ -30,6 +30,7 @@ class Card:
     quick: bool = True  # whether the demo has time for it
     forgets: str = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     retired: Mapping[str, Any] = field(default_factory=dict)  # settings of older versions: what is always done now
+    added: Mapping[str, Any] = field(default_factory=dict)  # settings that older runs do not name: what they do
 
 
 def method_table(methods: Mapping[str, type[Learner[Any]]]) -> str:

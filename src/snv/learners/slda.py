@@ -6,32 +6,28 @@ all share. Class statistics are sums, so tasks in another order, or all at once,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
-import torch
-
 from snv.components import ClassSums, Discriminant, discriminant, joined
-from snv.data import Split, Task
+from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
-from snv.networks import N_IMAGES, PatchSpace
-from snv.seeding import generator
-from snv.shapes import Images, Labels, Logits
+from snv.learners.space import class_sums, fit_space
+from snv.networks import PatchSpace, bytes_of
+from snv.shapes import Images, Logits
 from snv.training import Setting, Stage
 
 
 @dataclass(frozen=True)
 class SLDAConfig:
-    filters: int = 128  # random filters; 8 features each
+    filters: int | None = None  # random filters, 8 features each; None: 4 per pixel of the side, 128 from 32 pixels on
     shrinkage: float = 0.05  # of the covariance: between 0.03 and 0.1 nothing depends on it
 
     def __post_init__(self) -> None:
-        if self.filters < 1:
+        if self.filters is not None and self.filters < 1:
             raise UserError(f"learner.filters is at least 1; got {self.filters}. Try 128.")
         if not 0 < self.shrinkage <= 1:
             raise UserError(f"learner.shrinkage is a share, so it lies in (0, 1]; got {self.shrinkage}. Try 0.05.")
@@ -62,37 +58,15 @@ class SLDA(Learner[SLDAConfig]):
 
     def end_task(self, task: Task) -> None:
         with self.reporter.phase("statistics"):
-            if task.id == 0:
-                self._fit(task.train)
-            mine = self._sums(task)
+            if len(self.blocks) == 1:
+                fit_space(self.space, task.train, self.setting, self.reporter)
+            mine = class_sums(self.space, task, self.setting, self.reporter)
             with self.reporter.counted(f"discriminant {task.id}", len(task.block)):
                 if self.setting.scenario == "til":
                     self.heads.append(discriminant(mine, self.config.shrinkage))
                 else:
                     self.classes = mine if self.classes is None else joined([self.classes, mine])
                     self._joint = discriminant(self.classes, self.config.shrinkage)
-
-    def _fit(self, split: Split) -> None:
-        rng = generator(self.setting.seed, "common space images")
-        rows = torch.randperm(len(split), generator=rng)[:N_IMAGES]
-        for images, _ in self.setting.prepared(split, rows, batch=len(rows)):
-            with self.reporter.counted("common space", len(rows)):
-                self.space.fit(images)
-
-    def _sums(self, task: Task) -> ClassSums:
-        sums = ClassSums.blank(len(task.block), self.space.n_features, self.setting.device)
-        for images, labels in self._views(task):
-            with self.reporter.counted("statistics", len(labels)):
-                sums.add(self.space(images), labels - task.block.start)
-        return sums
-
-    def _views(self, task: Task) -> Iterator[tuple[Images, Labels]]:
-        """All training images, and their mirror images where training mirrors them."""
-        mirrored = self.setting.train.augment and self.setting.preprocess.augmentation != "none"
-        for images, labels in self.setting.prepared(task.train, tell=partial(self.reporter.tell, "statistics")):
-            yield images, labels
-            if mirrored:
-                yield images.flip(3), labels
 
     # ---- prediction
 
@@ -107,7 +81,7 @@ class SLDA(Learner[SLDAConfig]):
     # ---- what is kept
 
     def bytes_kept(self, n_classes: int) -> int:
-        f, filters = self.space.n_features, self.space.filters.nbytes + self.space.shift.nbytes
+        f, filters = self.space.n_features, bytes_of(self.space)
         products = 0 if self.setting.scenario == "til" else 4 * f * (f + 1)
         return filters + 8 * n_classes * (f + 1) + products
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterable
-from functools import partial
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 import torch
@@ -16,22 +16,21 @@ from snv.data import Task
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
-from snv.learners.snv_config import IN_RUN, RETIRED, SNVConfig
+from snv.learners.snv_config import ADDED, IN_RUN, RETIRED, SNVConfig
+from snv.learners.snv_evidence import add_statistics, add_to_common
 from snv.learners.snv_values import check_players, contest_of, shares_prefixes, values_of
-from snv.networks import Specialist, load_norm
+from snv.networks import PatchSpace, Specialist, load_norm
 from snv.neurons import n_weights_outside, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Logits, Mask, Values
 from snv.subnetworks import (
+    Common,
     Specialists,
     Subnetwork,
     Trainee,
     check_parts,
     hold,
-    measure,
     outside_part,
-    responses,
-    sample_of_all,
     select,
     subnetwork_of,
 )
@@ -42,8 +41,6 @@ log = logging.getLogger(__name__)
 
 IN_RUN_PAIRS = 12
 """Pairs of gate gradients an epoch of the dense phase takes on its own batches, if values come from training itself."""
-N_MEASURED = 1500
-"""Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
 
 
 class SNV(Learner[SNVConfig]):
@@ -53,8 +50,10 @@ class SNV(Learner[SNVConfig]):
         title="SNV (Shapley Neuron Values)",
         paper="Shapley Neuron Values for Continual Learning",
         page="snv",
-        memory="per task: 1 bit, 1 number and 4 norm entries per neuron; in CIL class means and a covariance",
+        memory="per task: 1 bit, 1 number and 4 norm entries per neuron, a head in the common space; in CIL class sums "
+        "and one covariance",
         retired=RETIRED,
+        added=ADDED,
     )
     Config: ClassVar[type] = SNVConfig
 
@@ -64,7 +63,7 @@ class SNV(Learner[SNVConfig]):
         """``specialists``: what was learned before in the same network."""
         super().__init__(setting, config)
         shape = setting.preprocess.shape
-        self.specialists = specialists or Specialists(self.network, shape, lambda: self.reporter.phase("cut"))
+        self.specialists = specialists or Specialists(self.network, shape, self._phase, self._common())
         self.neurons = self.specialists.neurons
         check_players(self.config, self.neurons.n)
         self.budget = self.config.budget(self.neurons)
@@ -72,6 +71,15 @@ class SNV(Learner[SNVConfig]):
         self.trainee: Trainee | None = None  # the current task's subnetwork, while it consolidates
         self.frozen = Frozen([])  # what a step must not move, of the dense network or of the trainee
         self.carried = CarriedValues(self.neurons.n)  # of the in-run estimator
+
+    def _common(self) -> Common | None:
+        if self.config.common == "none":
+            return None
+        space = PatchSpace(self.setting.preprocess.shape, self.setting.seed).to(self.setting.device)
+        return Common(space, open_answers=self.setting.scenario == "cil", separable=False)
+
+    def _phase(self, name: str) -> AbstractContextManager[None]:
+        return self.reporter.phase(name)
 
     # ---- the course of a task
 
@@ -102,7 +110,8 @@ class SNV(Learner[SNVConfig]):
         if index not in lengths:
             return None
         name, epochs, phase = lengths[index]
-        return Stage(name, dataclasses.replace(train, epochs=epochs), phase)
+        settings = dataclasses.replace(train, epochs=epochs)
+        return Stage(name, settings, phase, begins=index * dense, of_epochs=dense + lengths[1][1])
 
     def end_stage(self, task: Task, stage: Stage) -> None:
         if stage.name == "dense":
@@ -145,17 +154,12 @@ class SNV(Learner[SNVConfig]):
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
-        """In CIL: what is kept of the training images, as the task's own specialist and all before it see them."""
-        if self.setting.scenario != "cil":
-            return
+        """What is kept of the training images: in the common space, or in CIL as the specialists see them."""
         with self.reporter.phase("statistics"):
-            rng = generator(self.setting.seed, "measured images", task.id)
-            rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
-            batches = self.setting.prepared(task.train, rows, tell=partial(self.reporter.tell, "statistics"))
-            features, logits = responses(self.specialists, (images for images, _ in batches))
-            labels = task.train.labels[rows].to(self.setting.device) - task.block.start
-            with self.reporter.counted(f"statistics {task.id}", len(labels)):
-                self.specialists.add_statistics(measure(labels, features, logits, len(task.block)))
+            if self.specialists.common is not None:
+                add_to_common(self.specialists, task, self.setting, self.reporter)
+            elif self.setting.scenario == "cil":
+                add_statistics(self.specialists, task, self.setting, self.reporter)
 
     # ---- one step
 

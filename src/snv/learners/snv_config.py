@@ -28,6 +28,9 @@ RETIRED: dict[str, Any] = {
 }
 """Switches that older runs have stored, and the one value that SNV still does; most others are `snv-paper`'s."""
 
+ADDED: dict[str, Any] = {"common": "none"}
+"""Switches that older runs do not name, and what they did."""
+
 
 @dataclass(frozen=True)
 class SNVConfig:
@@ -44,7 +47,11 @@ class SNVConfig:
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's
-    rule: str = "combined"  # of CIL inference: the best of `snv.subnetworks.rules.RULES` on validation images
+    common: Literal["patches", "none"] = (
+        "patches"  # a fixed space in which all classes are compared, its opinion joined
+    )
+    # with the specialists'; or specialists alone
+    rule: str = "combined"  # of CIL inference without a common space: the best of `RULES` on validation images
 
     def __post_init__(self) -> None:
         for name in ("capacity", "dense_share", "largest"):

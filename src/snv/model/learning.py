@@ -51,7 +51,7 @@ def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     setting = Setting(
         specialists.network, "cil", train, knowledge.preprocess, specialists.device, spec["seed"], n_tasks=1
     )
-    config = SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE)
+    config = SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE, common="none")
     learner = SNV(setting, config, specialists)
     learner.blocks, learner.values = knowledge.blocks(), list(knowledge.values)
     learner.valuations = [None] * len(learner.values)

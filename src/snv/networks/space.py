@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from snv.networks.body import Body
 from snv.seeding import generator
 from snv.shapes import Features, Images
 
@@ -34,36 +35,39 @@ def whitening(patches: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "d d"], Floa
     return directions * scales @ directions.T, patches.mean(0)
 
 
-class PatchSpace(nn.Module):
+class PatchSpace(Body):
     """φ(x): √ of the mean over 2 × 2 cells of relu(±(w∗x − wᵀm) − ½), with w = Zg and g drawn from the seed."""
 
-    def __init__(self, shape: tuple[int, int, int], seed: int, filters: int = 128) -> None:
+    def __init__(self, shape: tuple[int, int, int], seed: int, filters: int | None = None) -> None:
+        """``filters``: by default 4 per pixel of the side, 128 from 32 pixels on."""
         super().__init__()
         channels, height, width = shape
         self.size = min(height, LARGEST), min(width, LARGEST)
+        filters = 4 * max(self.size) if filters is None else filters
         self.side = min(SIDE, *self.size)
         self.seed, self.n_features = seed, 8 * filters
-        self.filters: Tensor
-        self.shift: Tensor
-        self.register_buffer("filters", torch.zeros(filters, channels, self.side, self.side))
-        self.register_buffer("shift", torch.zeros(filters))
+        self.filters = nn.Conv2d(channels, filters, self.side, device="meta").to_empty(device="cpu")
+        self.filters.requires_grad_(False)
+        for tensor in self.filters.parameters():
+            nn.init.zeros_(tensor)  # until it is whitened
+        self.filters.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
+    @torch.no_grad()
     def fit(self, images: Images) -> None:
         """Whiten the filters with patches of these images; nothing of an image is kept but what is common to all."""
         rng = generator(self.seed, "common space")
         patches = F.unfold(self._small(images).cpu(), self.side).transpose(1, 2).flatten(0, 1)  # (n, c·side²)
         z, mean = whitening(patches[torch.randperm(len(patches), generator=rng)[:N_PATCHES]])
-        drawn = torch.randn(len(self.filters), patches.shape[1], generator=rng, dtype=torch.float64)
+        drawn = torch.randn(self.n_features // 8, patches.shape[1], generator=rng, dtype=torch.float64)
         filters = F.normalize(drawn, dim=1) @ z
-        self.filters.copy_(filters.view_as(self.filters))
-        self.shift.copy_(-filters @ mean)
+        self.filters.weight.copy_(filters.view_as(self.filters.weight))
+        self.filters.bias.copy_(-filters @ mean)  # type: ignore[union-attr]
 
     def forward(self, images: Images) -> Features:
         return torch.cat([self._features(chunk) for chunk in self._small(images).split(CHUNK)])
 
     def _features(self, images: Images) -> Features:
-        filters = self.filters.contiguous(memory_format=torch.channels_last)
-        responses = F.conv2d(images.contiguous(memory_format=torch.channels_last), filters, self.shift)
+        responses = self.filters(images.contiguous(memory_format=torch.channels_last))
         above = F.adaptive_avg_pool2d(responses.clamp(min=THRESHOLD), 2) - THRESHOLD
         below = -THRESHOLD - F.adaptive_avg_pool2d(responses.clamp_(max=-THRESHOLD), 2)
         return torch.cat([above, below], dim=1).flatten(1).clamp_(min=0).sqrt_()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from snv.config import RunConfig, build, without_retired
+from snv.config import RunConfig, as_begun, build, without_retired
 from snv.data import Preprocess, Source, TaskStream, is_permuted, load_source
 from snv.devices import resolve_device, resolve_precision
 from snv.errors import Interrupted, UserError
@@ -46,6 +46,7 @@ def run(config: RunConfig, out: Path, progress: Progress = lambda *_: None) -> R
     directory = RunDirectory(out)
     directory.check_is_ours()
     if directory.is_run():
+        config = as_begun(config, directory.read("config.json"))
         _check_same(config.as_dict(), directory.read("config.json"), out)
         record = load_record(out)
         if record.status == "finished":

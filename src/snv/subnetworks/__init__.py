@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from snv.subnetworks.budget import Budget, Plan, check_parts, outside_part
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
+from snv.subnetworks.common import Common
 from snv.subnetworks.cutting import Compact, Link, compact, require_cuttable, write_back
 from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
@@ -17,6 +18,7 @@ __all__ = [
     "RULES",
     "Budget",
     "Certificate",
+    "Common",
     "Compact",
     "Evidence",
     "Kept",

@@ -14,6 +14,7 @@ from snv.files import State
 from snv.neurons import Neurons
 from snv.seeding import generator
 from snv.shapes import Logits
+from snv.subnetworks.common import Common, CommonTask
 from snv.subnetworks.reads import Read
 from snv.subnetworks.rules import Statistics
 from snv.subnetworks.subnetwork import Subnetwork, masked
@@ -68,9 +69,17 @@ def evidence_hashes(statistics: Statistics, specialists: Sequence[str]) -> tuple
     return (*own, *means)
 
 
+def common_hashes(part: CommonTask) -> tuple[str, ...]:
+    """What a task brings to answers without the task, where there is a common space; each hash after its name."""
+    sums = [] if part.classes is None else [part.classes.counts, part.classes.sums, part.classes.products]
+    return f"class sums: {_hash(*sums)}", f"weights of opinions: {_hash(part.open_weights)}"
+
+
 def changed_evidence(issued: Sequence[str], now: Sequence[str]) -> list[str]:
     """The names of the parts that are not what they were; specialists are counted from 1."""
     names = (*EVIDENCE, *(f"class means in task {s + 1}" for s in range(max(len(issued), len(now)))))
+    if any(": " in part for part in issued):
+        names = tuple(part.split(": ")[0] for part in issued)
     pairs = zip_longest(issued, now)
     return [name for name, (old, new) in zip(names, pairs, strict=False) if old != new]
 
@@ -84,10 +93,15 @@ def certify(
     read: list[Read],
     shape: tuple[int, ...],
     seed: int,
+    common: Common | None = None,
+    t: int = 0,
 ) -> Certificate:
     """The fingerprints of a task's subnetwork, which `reads` these weights, as it is now."""
-    logits = probe_logits(body, head, neurons, subnetwork, shape, seed)
+    logits = probe_logits(body, head, neurons, subnetwork, shape, seed, common, t)
     tensors = tensor_hash(head, neurons, subnetwork, read)
+    if common is not None:
+        part, space = common.tasks[t], common.space.state_dict()
+        tensors = _hash(*space.values(), part.head.weight, part.head.bias, part.weights, of=tensors)
     return Certificate(tensors, _hash(logits), torch.get_num_threads(), seed, machine_of(logits.device))
 
 
@@ -98,9 +112,16 @@ def machine_of(device: torch.device) -> str:
 
 
 def probe_logits(
-    body: nn.Module, head: nn.Linear, neurons: Neurons, subnetwork: Subnetwork, shape: tuple[int, ...], seed: int
+    body: nn.Module,
+    head: nn.Linear,
+    neurons: Neurons,
+    subnetwork: Subnetwork,
+    shape: tuple[int, ...],
+    seed: int,
+    common: Common | None = None,
+    t: int = 0,
 ) -> Logits:
-    """Answers to images that nobody has to store: they follow from the seed."""
+    """Answers to images that nobody has to store: they follow from the seed. ``common``: where task t has its part."""
     device = head.weight.device
     probes = torch.randn(N_PROBES, *shape, generator=generator(seed, "probe images")).to(device)
     modes = [(module, module.training) for module in body.modules()]
@@ -108,7 +129,7 @@ def probe_logits(
     try:
         with masked(body, neurons, subnetwork):
             logits: Logits = head(body(probes))
-            return logits
+            return logits if common is None else common.answer(logits, common.features(probes), t)
     finally:
         for module, mode in modes:
             module.training = mode

@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 
 from snv.components import ClassSums, Discriminant, discriminant, packed, unpacked
 from snv.files import State
+from snv.networks import Body, bytes_of
 from snv.shapes import Features, Images, Labels, Logits
 from snv.subnetworks.opinions import opinion_weights, weighed
 
@@ -53,17 +54,16 @@ class CommonTask:
 class Common:
     """The space, and what every task has left in it."""
 
-    def __init__(self, space: nn.Module, open_answers: bool, separable: bool) -> None:
+    def __init__(self, space: Body, open_answers: bool, separable: bool) -> None:
         """``open_answers``: also without the task; ``separable``: each task keeps its own products, so it can go."""
-        self.space, self.open_answers, self.separable = space.eval(), open_answers, separable
+        self.space, self.open_answers, self.separable = space, open_answers, separable
         self.tasks: list[CommonTask] = []
         self.products: Tensor | None = None  # Σ φφᵀ over all classes, where tasks do not keep their own
         self._all: Discriminant | None = None  # of all classes as they are now
 
     @torch.no_grad()
     def features(self, images: Images) -> Features:
-        features: Features = self.space(images)
-        return features
+        return self.space(images)
 
     # ---- answers
 
@@ -143,6 +143,12 @@ class Common:
         return ClassSums(torch.cat([p.counts for p in parts]), torch.cat([p.sums for p in parts]), products)
 
     # ---- what is kept
+
+    def bytes_kept(self, n_classes: int) -> int:
+        """About the most: filters, a head; where the task may be unknown also sums and, once, half of all products."""
+        f = self.space.n_features
+        sums = 8 * n_classes * (f + 1) + 4 * f * (f + 1) if self.open_answers else 0
+        return bytes_of(self.space) + 4 * n_classes * (f + 1) + sums
 
     def state(self) -> State:
         return {

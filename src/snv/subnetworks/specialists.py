@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from snv.components import redraw
+from snv.components import ClassSums, redraw
 from snv.files import State
 from snv.networks import NORMS, Network, load_norm, norm_state
 from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries
-from snv.shapes import Entries, Features, Images, Logits, Mask
-from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
+from snv.shapes import Entries, Features, Images, Labels, Logits, Mask
+from snv.subnetworks.certificate import (
+    Certificate,
+    certify,
+    changed_evidence,
+    common_hashes,
+    evidence_hashes,
+    probe_logits,
+)
+from snv.subnetworks.common import Common
 from snv.subnetworks.cutting import Compact, compact
 from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics
@@ -30,6 +38,7 @@ class Kept(TypedDict):
     subnetworks: list[State]
     certificates: list[State]
     statistics: list[State]
+    common: NotRequired[State]
 
 
 class Specialists:
@@ -42,16 +51,18 @@ class Specialists:
         self,
         network: Network,
         shape: tuple[int, int, int],
-        cutting: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        phase: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+        common: Common | None = None,
     ) -> None:
-        """``cutting`` surrounds the work of cutting a specialist out, so that it can be counted."""
+        """``phase`` surrounds work whose amount depends on the images, so that it can be counted: ``cut``, ``ask``."""
         self.network, self.body, self.shape = network, network.body, shape
         self.device = next(self.body.parameters()).device
         self.neurons: Neurons = find_neurons(self.body, torch.zeros(2, *shape, device=self.device), include=["*"])
         self.subnetworks: list[Subnetwork] = []
         self.certificates: list[Certificate] = []
         self.statistics: list[Statistics] = []  # for telling tasks apart, if that is asked for
-        self._cutting = cutting
+        self.common = common
+        self._phase = phase
         self._cut_out: dict[int, Compact] = {}
         self._reads: dict[bytes, list[Read]] = {}
 
@@ -86,7 +97,7 @@ class Specialists:
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
         if t not in self._cut_out:
-            with self._cutting(), torch.inference_mode(False), torch.no_grad():
+            with self._phase("cut"), torch.inference_mode(False), torch.no_grad():
                 small, _ = compact(*self._parts(t), self.shape)
             self._cut_out[t] = small.eval()
         return self._cut_out[t]
@@ -98,10 +109,21 @@ class Specialists:
         return specialist.in_order(inside), specialist.head(inside)
 
     def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
-        """Of the classes of task t; of all classes, by one of `RULES`, if the task is not known."""
+        """Of the classes of task t; of all classes if it is not known: by the common space, else by one of `RULES`."""
         if t is not None:
-            return self.answer(images, t)[1]
+            own, common = self.answer(images, t)[1], self._common_of(t)
+            return own if common is None else common.answer(own, common.features(images), t)
+        if self.common is not None:
+            return self.common.open_answer(images, self._ask)
         return RULES[rule](self.evidence(images, specialists=rule != "single-head"))
+
+    def _ask(self, images: Images, t: int) -> Logits:
+        with self._phase("ask"):
+            return self.answer(images, t)[1]
+
+    def _common_of(self, t: int) -> Common | None:
+        """The common space, once task t has its part in it."""
+        return self.common if self.common is not None and t < len(self.common.tasks) else None
 
     def evidence(self, images: Images, specialists: bool = True) -> Evidence:
         """What every task says of some images, for `RULES`; without ``specialists`` only the whole network speaks."""
@@ -131,6 +153,13 @@ class Specialists:
         t = len(self.statistics) - 1
         self.certificates[t] = replace(self.certificates[t], evidence=_evidence(self, t))
 
+    def add_common(self, sums: ClassSums, validation: Callable[[], Iterable[Tensor]], labels: Labels) -> None:
+        """The newest task's part in the common space, from its training and validation images: certified too."""
+        assert self.common is not None
+        self.common.add(sums, validation, labels, self._ask)
+        t = len(self.common.tasks) - 1
+        self.certificates[t] = self.certify(t)
+
     def forget(self, t: int, rng: torch.Generator) -> None:
         """Remove task t: its head, its subnetwork, every weight no other task reads; all others stay as they are."""
         others = self.read_by(s for s in range(len(self.subnetworks)) if s != t)
@@ -138,6 +167,8 @@ class Specialists:
         del self.subnetworks[t], self.certificates[t]
         if self.statistics:
             del self.statistics[t]
+        if self.common is not None:
+            self.common.forget(t)
         self.network.heads = nn.ModuleList(head for s, head in enumerate(self.network.heads) if s != t)
         for later in self.statistics[t:]:
             del later.means[t]
@@ -150,13 +181,13 @@ class Specialists:
     def certify(self, t: int, seed: int | None = None) -> Certificate:
         """The fingerprints of task t as it is now, by default on the probe images of its certificate."""
         seed = self.certificates[t].seed if seed is None else seed
-        certificate = certify(*self._parts(t), self.reads(t), self.shape, seed)
+        certificate = certify(*self._parts(t), self.reads(t), self.shape, seed, self._common_of(t), t)
         return replace(certificate, evidence=_evidence(self, t))
 
     def probe_logits(self, t: int) -> Logits:
         """Answers of task t to the probe images of its certificate."""
         with torch.inference_mode():
-            return probe_logits(*self._parts(t), self.shape, self.certificates[t].seed)
+            return probe_logits(*self._parts(t), self.shape, self.certificates[t].seed, self._common_of(t), t)
 
     def changed(self) -> dict[int, list[str]]:
         """The tasks that are not, bit for bit, what they were when they were learned, and what of them, in words."""
@@ -183,26 +214,33 @@ class Specialists:
         return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
 
     def bytes_kept(self, n_tasks: int, n_classes: int, statistics: bool) -> int:
-        """Mask and value per neuron, norm state; half a covariance, and means in all specialists."""
+        """Mask and value per neuron, norm state; the common space, or half a covariance and means by specialist."""
         f = self.body.n_features
         per_task = 9 * self.neurons.n + sum(x.nbytes for x in norm_state(self.body).values())
+        if self.common is not None:
+            return n_tasks * per_task + self.common.bytes_kept(n_classes)
         return n_tasks * (per_task + (2 * f * f + 2 * f * n_classes if statistics else 0))
 
     def state(self) -> Kept:
         """Tensors are live: clone what must not change."""
-        return {
+        state: Kept = {
             "network": dict(self.network.state_dict()),
             "frozen": self.frozen,
             "subnetworks": [subnetwork.state() for subnetwork in self.subnetworks],
             "certificates": [certificate.state() for certificate in self.certificates],
             "statistics": [statistics.state() for statistics in self.statistics],
         }
+        if self.common is not None:
+            state["common"] = self.common.state()
+        return state
 
     def load(self, state: Kept) -> None:
         _load_network(self.network, state["network"])
         self.subnetworks = [Subnetwork.from_state(stored, self.device) for stored in state["subnetworks"]]
         self.certificates = [Certificate.from_state(stored) for stored in state["certificates"]]
         self.statistics = [Statistics.from_state(stored, self.device) for stored in state["statistics"]]
+        if self.common is not None:
+            self.common.load(state["common"], self.device)
         self._cut_out.clear()
 
 
@@ -227,6 +265,8 @@ def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:
 
 def _evidence(specialists: Specialists, t: int) -> tuple[str, ...]:
     """Hashes of what task t brings to answers without the task, once that is measured."""
+    if (common := specialists._common_of(t)) is not None:
+        return common_hashes(common.tasks[t]) if common.open_answers else ()
     if t >= len(specialists.statistics):
         return ()
     upto = [certificate.tensors for certificate in specialists.certificates[: t + 1]]

@@ -105,7 +105,7 @@ class Training:
         at, reporter = self.progress, self.learner.reporter
         self.learner.set_training(True, self.stage)
         for batch in self._batches():
-            _set_lr(self.optimizer, self.settings.lr_at(at.epoch + at.step / batch.n_steps))
+            _set_lr(self.optimizer, self.stage.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"update {self.task.id} {self.stage.name}"
             with reporter.counted(work, len(batch.labels)), reporter.step():
                 loss = self.learner.step(batch, self.optimizer)
@@ -145,7 +145,7 @@ class Training:
                 "task": self.task.id + 1,
                 "stage": self.stage.name,
                 "epoch": at.epoch + 1,
-                "lr": self.settings.lr_at(at.epoch),
+                "lr": self.stage.lr_at(at.epoch),
                 "train_loss": train_loss,
                 "val_loss": val_loss,
                 "val_accuracy": val_accuracy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -19,7 +19,13 @@ class Stage:
     name: str
     settings: TrainSettings
     phase: str = "train"  # what its cost counts as: train, consolidate, …
+    begins: int = 0  # epochs of the task that were before it
+    of_epochs: int | None = None  # how many the task has: one schedule runs through all stages; None: this stage's own
     train: Split | None = field(default=None, compare=False)  # what it trains on; None: the task's training split
+
+    def lr_at(self, epoch: float) -> float:
+        """The learning rate at a moment of this stage, ``epoch`` counting fractions."""
+        return replace(self.settings, epochs=self.of_epochs or self.settings.epochs).lr_at(self.begins + epoch)
 
 
 @dataclass(frozen=True)

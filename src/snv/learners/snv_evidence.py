@@ -1,0 +1,46 @@
+"""What SNV keeps of a task's images before they are gone, so that tasks can be told apart and opinions be joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from snv.data import Task
+from snv.learners.space import class_sums, fit_space
+from snv.networks import PatchSpace
+from snv.seeding import generator
+from snv.subnetworks import Specialists, measure, responses, sample_of_all
+from snv.training import Reporter, Setting
+
+N_MEASURED = 1500
+"""Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
+
+
+def add_to_common(specialists: Specialists, task: Task, setting: Setting, reporter: Reporter) -> None:
+    """The task's classes in the common space, and how much its opinion and the specialist's are worth."""
+    common = specialists.common
+    assert common is not None
+    if not common.tasks and isinstance(common.space, PatchSpace):
+        fit_space(common.space, task.train, setting, reporter)
+    sums = class_sums(common.space, task, setting, reporter)
+    labels = task.val.labels.to(setting.device) - task.block.start
+
+    def validation() -> Iterator[Tensor]:
+        return (images for images, _ in setting.prepared(task.val))
+
+    with reporter.counted(f"opinions {task.id}", len(labels)):
+        specialists.add_common(sums, validation, labels)
+
+
+def add_statistics(specialists: Specialists, task: Task, setting: Setting, reporter: Reporter) -> None:
+    """Class means and covariances in the features of the task's own specialist and all before it."""
+    rng = generator(setting.seed, "measured images", task.id)
+    rows = sample_of_all(task.train.labels, torch.randperm(len(task.train), generator=rng), N_MEASURED)
+    batches = setting.prepared(task.train, rows, tell=partial(reporter.tell, "statistics"))
+    features, logits = responses(specialists, (images for images, _ in batches))
+    labels = task.train.labels[rows].to(setting.device) - task.block.start
+    with reporter.counted(f"statistics {task.id}", len(labels)):
+        specialists.add_statistics(measure(labels, features, logits, len(task.block)))
