@@ -14,7 +14,7 @@ def learned(scenario, order=(0, 1, 2), **config):
     stream = toy_stream()
     learner = make("slda", scenario, stream, filters=8, **config)
     assert isinstance(learner, SLDA)
-    learner.space.fit(torch.rand(50, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+    learner.space.fit(torch.rand(500, 36, generator=torch.Generator().manual_seed(0)))
     with pytest.MonkeyPatch.context() as patch:  # in another order another task is first, but patches stay the same
         patch.setattr("snv.learners.slda.fit_space", lambda *_: None)
         for t in order:

@@ -17,7 +17,7 @@ def images():
 
 def space_of(images, seed=0, filters=8):
     space = PatchSpace(tuple(images.shape[1:]), seed, filters)
-    space.fit(images)
+    space.fit(space.patches(images, torch.Generator().manual_seed(0)))
     return space
 
 

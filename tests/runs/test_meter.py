@@ -69,7 +69,7 @@ def test_a_buffer_that_is_still_filling_costs_what_it_replays(latency, tmp_path)
     [
         ("ewc", {"train", "evaluate", "importance"}),
         ("icarl", {"train", "evaluate", "memory"}),
-        ("snv", {"train", "evaluate", "value", "consolidate", "certify", "statistics"}),
+        ("snv", {"train", "evaluate", "value", "consolidate", "certify", "statistics", "ask"}),
     ],
 )
 def test_work_beside_the_steps_has_phases_of_its_own(method, phases, tmp_path):

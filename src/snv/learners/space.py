@@ -19,9 +19,9 @@ def fit_space(space: PatchSpace, split: Split, setting: Setting, reporter: Repor
     """Whiten the filters with some images of the first task."""
     rng = generator(setting.seed, "common space images")
     rows = torch.randperm(len(split), generator=rng)[:N_IMAGES]
-    for images, _ in setting.prepared(split, rows, batch=len(rows)):
-        with reporter.counted("common space", len(rows)):
-            space.fit(images)
+    patches = [space.patches(images, rng) for images, _ in setting.prepared(split, rows)]
+    with reporter.counted("common space", len(rows)):
+        space.fit(torch.cat(patches))
 
 
 def class_sums(space: Body, task: Task, setting: Setting, reporter: Reporter) -> ClassSums:

@@ -22,7 +22,8 @@ THRESHOLD = 0.5
 """How far a response must pass zero to count, on either side."""
 RIDGE = 0.1
 """Of the mean variance, added to every direction before whitening, so that noise is not blown up."""
-N_IMAGES, N_PATCHES = 600, 40_000
+N_IMAGES, N_PATCHES = 600, 66
+"""Images that the space is whitened with, and patches of each."""
 CHUNK = 16
 """Images at a time: what their maps take fits into a processor's cache, which makes this several times faster."""
 
@@ -52,12 +53,17 @@ class PatchSpace(Body):
             nn.init.zeros_(tensor)  # until it is whitened
         self.filters.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
+    def patches(self, images: Images, rng: torch.Generator) -> Float[Tensor, "n d"]:
+        """Some of every image, at random places."""
+        every = F.unfold(self._small(images).cpu(), self.side).transpose(1, 2)  # (b, places, c·side²)
+        places = torch.randint(every.shape[1], (len(every), N_PATCHES), generator=rng)
+        return every.gather(1, places[:, :, None].expand(-1, -1, every.shape[2])).flatten(0, 1)
+
     @torch.no_grad()
-    def fit(self, images: Images) -> None:
-        """Whiten the filters with patches of these images; nothing of an image is kept but what is common to all."""
+    def fit(self, patches: Float[Tensor, "n d"]) -> None:
+        """Whiten the filters with these patches; nothing of an image is kept but what is common to all."""
         rng = generator(self.seed, "common space")
-        patches = F.unfold(self._small(images).cpu(), self.side).transpose(1, 2).flatten(0, 1)  # (n, c·side²)
-        z, mean = whitening(patches[torch.randperm(len(patches), generator=rng)[:N_PATCHES]])
+        z, mean = whitening(patches)
         drawn = torch.randn(self.n_features // 8, patches.shape[1], generator=rng, dtype=torch.float64)
         filters = F.normalize(drawn, dim=1) @ z
         self.filters.weight.copy_(filters.view_as(self.filters.weight))
