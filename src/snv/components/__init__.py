@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snv.components.dark import label_loss, logit_loss, stored_columns
-from snv.components.fisher import Answers, answer_weights, fisher, squared_gradients
+from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
 from snv.components.freezing import Frozen, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
@@ -27,7 +27,7 @@ __all__ = [
     "copied",
     "discriminant",
     "exemplars_per_class",
-    "fisher",
+    "fisher_of",
     "held",
     "herd",
     "joined",

@@ -43,7 +43,7 @@ def squared_gradients(
     return total
 
 
-def fisher(
+def fisher_of(
     forward: Callable[[Images], Logits],
     parameters: Mapping[str, nn.Parameter],
     batches: Iterable[tuple[Images, Labels]],

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from snv.components import HOLDS_WEIGHTS_ONLY, Answers, Weights, copied, fisher, held, restored, weighted_distance
+from snv.components import HOLDS_WEIGHTS_ONLY, Answers, Weights, copied, fisher_of, held, restored, weighted_distance
 from snv.data import Task
 from snv.files import State
 from snv.learners.base import Learner
@@ -77,7 +77,7 @@ class EWC(Learner[EWCConfig]):
         draws = torch.rand(len(rows), generator=rng)
         first, images = first_class(self.scope()), self.setting.prepared(task.train, rows, batch)
         within = ((some, labels - first) for some, labels in images)
-        return fisher(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
+        return fisher_of(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
 
     def bytes_kept(self, n_classes: int) -> int:
         return 2 * bytes_of(self.network)
