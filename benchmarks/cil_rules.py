@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from snv.runs import RunDirectory, open_run
-from snv.subnetworks import RULES
+from snv.subnetworks import RULES, evidence_of
 
 
 def right(path: Path) -> dict[str, float]:
@@ -30,7 +30,7 @@ def right(path: Path) -> dict[str, float]:
     for t in range(len(run.stream)):
         for images, labels in learner.setting.prepared(run.stream.test(t)):
             with torch.inference_mode():
-                evidence = learner.specialists.evidence(images)
+                evidence = evidence_of(learner.specialists, images)
                 for name in RULES:
                     found[name] += int((RULES[name](evidence).argmax(1) == labels).sum())
             n += len(labels)

@@ -177,17 +177,26 @@ THREADS = {
 }
 
 
-def files_run(what: str) -> list[str]:
+PAGES = {"ewc": "learners/ewc.py", "snv": "learners/snv.py", "predict": "model/model.py"}
+"""Where a reader of each begins."""
+
+
+def files_run(what: str, *options: str) -> list[str]:
     """The files above level 1 whose functions run in an action, found by watching it in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--watch", what], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, __file__, "--watch", what, *options], capture_output=True, text=True, cwd=ROOT
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     found = json.loads(done.stdout.splitlines()[-1])
     return [name for name in found if LEVEL.get(name.split("/")[0].removesuffix(".py"), 0) >= 2]
 
 
-def watch(what: str) -> list[str]:
-    """Files of the library whose functions run while one task is learned, or one picture is answered."""
+def watch(what: str, direct: bool = False) -> list[str]:
+    """Files of the library whose functions run while one task is learned, or one picture is answered.
+
+    ``direct``: only those that the method's own file calls itself, which is what its reader looks up.
+    """
     import tempfile
 
     import numpy as np
@@ -197,10 +206,12 @@ def watch(what: str) -> list[str]:
 
     torch.set_num_threads(1)
     seen: set[str] = set()
+    page = str(SOURCE / PAGES.get(what, "")) if direct else None
 
     def note(frame, _event, _argument):
         name = frame.f_code.co_filename
-        if name.startswith(str(SOURCE)) and frame.f_code.co_name not in ("<module>", "<lambda>"):
+        called = page is None or (frame.f_back is not None and frame.f_back.f_code.co_filename == page)
+        if called and name.startswith(str(SOURCE)) and frame.f_code.co_name not in ("<module>", "<lambda>"):
             seen.add(str(Path(name).relative_to(SOURCE)))
 
     with tempfile.TemporaryDirectory() as folder:
@@ -253,6 +264,7 @@ def figures() -> dict[str, object]:
         "modules with a test file of their name": f"{n_mirrored} of {n_modules}",
         "without one": ", ".join(without),
         **{f"files that run in {name}": len(files_run(what)) for name, what in THREADS.items()},
+        **{f"of these, called by {PAGES[what]}": len(files_run(what, "--direct")) for what in PAGES},
     }
 
 
@@ -290,10 +302,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--readme", action="store_true", help="write the tree and the table of methods into README.md")
     parser.add_argument("--json", action="store_true", help="figures for machines")
+    parser.add_argument("--direct", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--watch", choices=list(THREADS.values()), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.watch:
-        print(json.dumps(watch(options.watch)))
+        print(json.dumps(watch(options.watch, options.direct)))
     elif options.readme:
         readme = ROOT / "README.md"
         readme.write_text(with_methods(with_tree(readme.read_text(encoding="utf-8"))), encoding="utf-8")

@@ -13,6 +13,7 @@ from toy import learn, make, toy_stream
 from snv.files import cloned, load_state, save_state
 from snv.neurons.wiring import own_weights
 from snv.runs.evaluate import accuracy
+from snv.seeding import generator
 from snv.subnetworks.rules import RULES
 from snv.training.loop import Training
 
@@ -113,7 +114,7 @@ def test_in_CIL_one_changed_bit_of_any_statistics_stops_everything():
 @pytest.mark.parametrize("forgotten", [0, 1, 2])
 def test_the_evidence_of_other_tasks_is_proved_after_one_was_forgotten(forgotten):
     learner, _ = learned(3, "cil", common="none")
-    learner.forget(forgotten)
+    learner.specialists.forget(forgotten, generator(0, "forgotten"))
     assert list(learner.specialists.changed()) == []
     assert [len(certificate.evidence) for certificate in learner.specialists.certificates] == [3, 4]
     learner.specialists.statistics[1].means[0][0, 0] += 1
@@ -137,7 +138,7 @@ def test_a_state_of_the_version_before_loads_verifies_and_learns_on(tmp_path):
     assert [len(certificate.evidence) for certificate in again.specialists.certificates] == [0, 0, 5]
     again.specialists.statistics[2].covariance[0, 0] += 1
     assert list(again.specialists.changed()) == [2]
-    again.forget(0)
+    again.specialists.forget(0, generator(0, "forgotten"))
     assert [len(certificate.evidence) for certificate in again.specialists.certificates] == [0, 4]
 
 
@@ -310,13 +311,13 @@ def test_forgetting_redraws_every_weight_that_no_other_task_reads():
     assert any(bool((read & ~theirs)[shared[owned.owner]].any()) for read, theirs, owned in parts), "also between those"
     before = [owned.tensor.detach().clone() for owned in own_weights(learner.specialists.neurons)]
     answers = [learner.logits(probes(), stream.blocks[t]) for t in (0, 2)]
-    learner.forget(1)
+    learner.specialists.forget(1, generator(0, "forgotten"))
     for owned, theirs, old in zip(own_weights(learner.specialists.neurons), others, before, strict=True):
         new = owned.tensor.detach()
         assert torch.equal(new[theirs], old[theirs])
         assert owned.role == "bias" or not bool((new[~theirs] == old[~theirs]).any())
     assert list(learner.specialists.changed()) == []
-    assert all(torch.equal(a, learner.logits(probes(), b)) for a, b in zip(answers, learner.blocks, strict=True))
+    assert all(torch.equal(a, learner.specialists.logits(probes(), t)) for t, a in enumerate(answers))
     assert all(
         bool((owned.tensor != 0).all()) for owned in learner.specialists.neurons.owned if owned.attribute == "weight"
     ), "a silent neuron would not learn"

@@ -89,22 +89,10 @@ def repeated(split: InMemory) -> InMemory:
     return InMemory(split.pixels.repeat(50, 1, 1, 1), split.labels.repeat(50))
 
 
-def test_what_a_valuation_said_goes_with_its_task():
-    learner, _ = learned(3)
-    first, _, third = learner.valuations
-    assert first["estimator"] == "gradient"
-    values = learner.values[2]
-    learner.forget(1)
-    assert learner.valuations == [first, third]
-    assert torch.equal(learner.values[1], values)
-
-
-def test_a_state_from_before_valuations_were_kept_is_taken_and_its_tasks_can_be_forgotten():
+def test_a_state_from_before_valuations_were_kept_is_taken():
     learner, stream = learned(2)
     state = cloned(learner.state_dict())
     del state["valuations"]
     again = make("snv", "til", stream, capacity=0.3)
     again.load_state_dict(state)
     assert again.valuations == [None, None]
-    again.forget(0)
-    assert again.valuations == [None]

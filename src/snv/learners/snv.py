@@ -17,21 +17,22 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.snv_config import ADDED, IN_RUN, RETIRED, SNVConfig
-from snv.learners.snv_evidence import add_statistics, add_to_common
+from snv.learners.snv_evidence import add_statistics, add_to_common, common_space
 from snv.learners.snv_values import check_players, contest_of, shares_prefixes, values_of
-from snv.networks import PatchSpace, Specialist, load_norm
+from snv.networks import Specialist, load_norm
 from snv.neurons import n_weights_outside, own_weights
-from snv.seeding import derived_seed, generator
+from snv.seeding import derived_seed
 from snv.shapes import Images, Logits, Mask, Values
 from snv.subnetworks import (
-    Common,
     Specialists,
     Subnetwork,
     Trainee,
+    bytes_kept,
     check_parts,
     hold,
     outside_part,
     select,
+    share_in_use,
     subnetwork_of,
 )
 from snv.training import Batch, Setting, Stage
@@ -63,7 +64,9 @@ class SNV(Learner[SNVConfig]):
         """``specialists``: what was learned before in the same network."""
         super().__init__(setting, config)
         shape = setting.preprocess.shape
-        self.specialists = specialists or Specialists(self.network, shape, self._phase, self._common())
+        self.specialists = specialists or Specialists(
+            self.network, shape, self._phase, common_space(self.config.common, setting)
+        )
         self.neurons = self.specialists.neurons
         check_players(self.config, self.neurons.n)
         self.budget = self.config.budget(self.neurons)
@@ -71,12 +74,6 @@ class SNV(Learner[SNVConfig]):
         self.trainee: Trainee | None = None  # the current task's subnetwork, while it consolidates
         self.frozen = Frozen([])  # what a step must not move, of the dense network or of the trainee
         self.carried = CarriedValues(self.neurons.n)  # of the in-run estimator
-
-    def _common(self) -> Common | None:
-        if self.config.common == "none":
-            return None
-        space = PatchSpace(self.setting.preprocess.shape, self.setting.seed).to(self.setting.device)
-        return Common(space, open_answers=self.setting.scenario == "cil", separable=False)
 
     def _phase(self, name: str) -> AbstractContextManager[None]:
         return self.reporter.phase(name)
@@ -207,21 +204,13 @@ class SNV(Learner[SNVConfig]):
             load_norm(self.network.body, self.specialists.subnetworks[t].norm)
         return super().network_of(t)
 
-    def forget(self, t: int) -> None:
-        """Remove task t, and free what only it used."""
-        self.specialists.forget(t, generator(self.setting.seed, "forgotten", t, len(self.blocks)))
-        del self.blocks[t], self.values[t], self.valuations[t]
-        starts = [sum(len(b) for b in self.blocks[:s]) for s in range(len(self.blocks))]
-        self.blocks = [range(start, start + len(b)) for start, b in zip(starts, self.blocks, strict=True)]
-        self._hold_dense()
-
     # ---- what is kept
 
     def capacity(self) -> dict[str, float]:
-        return self.specialists.capacity()
+        return share_in_use(self.specialists)
 
     def bytes_kept(self, n_classes: int) -> int:
-        return self.specialists.bytes_kept(self.setting.n_tasks, n_classes, self.setting.scenario == "cil")
+        return bytes_kept(self.specialists, self.setting.n_tasks, n_classes, self.setting.scenario == "cil")
 
     def state_dict(self) -> State:
         return {

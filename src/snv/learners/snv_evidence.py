@@ -12,11 +12,19 @@ from snv.data import Task
 from snv.learners.space import class_sums, fit_space
 from snv.networks import PatchSpace
 from snv.seeding import generator
-from snv.subnetworks import Specialists, measure, responses, sample_of_all
+from snv.subnetworks import Common, Specialists, measure, responses, sample_of_all
 from snv.training import Reporter, Setting
 
 N_MEASURED = 1500
 """Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
+
+
+def common_space(name: str, setting: Setting) -> Common | None:
+    """The space all classes are compared in, if there is one."""
+    if name == "none":
+        return None
+    space = PatchSpace(setting.preprocess.shape, setting.seed).to(setting.device)
+    return Common(space, open_answers=setting.scenario == "cil", separable=False)
 
 
 def add_to_common(specialists: Specialists, task: Task, setting: Setting, reporter: Reporter) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snv.neurons.find import Neurons, Owned, evaluating, find_neurons
 from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses_to
-from snv.neurons.graph import graph_of
+from snv.neurons.graph import call_settings, graph_of, operation_name, over_positions
 from snv.neurons.trace import Forward
 from snv.neurons.wiring import n_weights_outside, no_entries, own_weights
 
@@ -14,6 +14,7 @@ __all__ = [
     "Neurons",
     "Owned",
     "ablated",
+    "call_settings",
     "evaluating",
     "find_neurons",
     "gate_output",
@@ -23,5 +24,7 @@ __all__ = [
     "mean_responses_to",
     "n_weights_outside",
     "no_entries",
+    "operation_name",
+    "over_positions",
     "own_weights",
 ]

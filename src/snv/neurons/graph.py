@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jaxtyping
 from torch import fx, nn
 
@@ -14,3 +16,20 @@ def graph_of(root: nn.Module) -> fx.Graph:
         return fx.Tracer().trace(root)
     finally:
         jaxtyping.config.update("jaxtyping_disable", checked)
+
+
+def operation_name(node: fx.Node) -> str:
+    """Of a function or a method; of a module where it is kept."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def call_settings(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call besides the signal it reads, by position and by name."""
+    by_position = tuple(x for x in node.args if not isinstance(x, fx.Node))
+    return by_position, {name: x for name, x in node.kwargs.items() if not isinstance(x, fx.Node)}
+
+
+def over_positions(node: fx.Node) -> bool:
+    """Whether a mean is taken over height and width."""
+    dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+    return dims in ((2, 3), [2, 3], (-2, -1), [-2, -1]) and not node.kwargs.get("keepdim", False)

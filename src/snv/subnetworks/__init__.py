@@ -10,7 +10,7 @@ from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics, measure, sample_of_all
 from snv.subnetworks.select import select
-from snv.subnetworks.specialists import Kept, Specialists, responses
+from snv.subnetworks.specialists import Kept, Specialists, bytes_kept, evidence_of, responses, share_in_use
 from snv.subnetworks.subnetwork import Subnetwork, masked, norm_of, subnetwork_of
 from snv.subnetworks.trainee import Trainee, hold
 
@@ -29,11 +29,13 @@ __all__ = [
     "Statistics",
     "Subnetwork",
     "Trainee",
+    "bytes_kept",
     "certify",
     "changed_evidence",
     "check_parts",
     "compact",
     "evidence_hashes",
+    "evidence_of",
     "folded",
     "hold",
     "masked",
@@ -46,6 +48,7 @@ __all__ = [
     "responses",
     "sample_of_all",
     "select",
+    "share_in_use",
     "subnetwork_of",
     "write_back",
 ]

@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 
 from snv.errors import UserError
 from snv.networks import FUNCTIONS, NORM_PARTS, Kind, cut_linear, kind_of, places, rearranged
-from snv.neurons import Neurons, graph_of
+from snv.neurons import Neurons, call_settings, graph_of, operation_name, over_positions
 from snv.shapes import Indices, Mask
 from snv.subnetworks.subnetwork import Subnetwork, norm_of
 
@@ -179,7 +179,7 @@ class _Cutter:
         if node.target in SUMS and len(others) == 1 and not node.kwargs:
             return self._sum(x, others[0])
         module = self.body.get_submodule(str(node.target)) if node.op == "call_module" else None
-        kind = None if others else FUNCTIONS.get(_name(node)) if module is None else kind_of(module)
+        kind = None if others else FUNCTIONS.get(operation_name(node)) if module is None else kind_of(module)
         match kind:
             case Kind(family="map") if module is not None:
                 return self._map(module, kind, x)
@@ -189,23 +189,27 @@ class _Cutter:
                 "training" not in node.kwargs
             ):  # else it would be as the network was when it was cut
                 return self._pointwise(node, module, x)
-            case Kind(family="pool") if x.size and "2d" in (_name(node) if module is None else type(module).__name__):
+            case Kind(family="pool") if x.size and "2d" in (
+                operation_name(node) if module is None else type(module).__name__
+            ):
                 return self._pooled(node, module, x)
             case Kind(family="shape") if x.size and _to_features(node, module, x):
                 return self._flat(x)
-        if _name(node) == "mean" and x.size and _over_positions(node):
+        if operation_name(node) == "mean" and x.size and over_positions(node):
             return replace(x, node=self.graph.call_method("mean", (x.node, (2, 3))), size=())
         if module is not None:
             _refuse(module)
-        raise UserError(f"The operation {_name(node)!r} cannot be cut out. Use a layer that does the same instead.")
+        raise UserError(
+            f"The operation {operation_name(node)!r} cannot be cut out. Use a layer that does the same instead."
+        )
 
     def _inputs(self, node: fx.Node) -> list[Signal]:
         """The signals that a node reads."""
         for parent in node.all_input_nodes:
             if parent.op == "get_attr":
                 raise UserError(
-                    f"The operation {_name(node)!r} reads the network's tensor {parent.target!r} itself, and only what "
-                    "layers read can be cut out. Replace the two by a convolution, a linear layer or BatchNorm."
+                    f"The operation {operation_name(node)!r} reads the network's tensor {parent.target!r} itself, and "
+                    "only what layers read can be cut out. Replace the two by a convolution, a linear layer or BatchNorm."
                 )
         return [self.signals[parent] for parent in node.all_input_nodes]
 
@@ -248,7 +252,7 @@ class _Cutter:
         function = pointwise(node, self.body)
         assert function is not None
         if len(x.live) < x.n and bool(function(ZERO) != 0):
-            name = _name(node) if module is None else type(module).__name__
+            name = operation_name(node) if module is None else type(module).__name__
             raise UserError(
                 f"The function {name!r} turns the zeros of silent neurons into other numbers, so no subnetwork can be "
                 "cut out. Use one that leaves 0 as it is, such as ReLU, GELU or tanh."
@@ -257,7 +261,7 @@ class _Cutter:
 
     def _pooled(self, node: fx.Node, module: nn.Module | None, x: Signal) -> Signal:
         pool: Any = node.target if module is None else module
-        args, kwargs = _settings(node)
+        args, kwargs = call_settings(node)
         size = pool(torch.zeros(1, 1, *x.size), *args, **kwargs).shape[2:]
         return replace(x, node=self._again(node, module, x), size=tuple(size))
 
@@ -283,7 +287,7 @@ class _Cutter:
         """The same operation on the live channels."""
         if module is not None:
             return self._call(copy.deepcopy(module), x.node)
-        args, kwargs = _settings(node)
+        args, kwargs = call_settings(node)
         return self.graph.create_node(node.op, node.target, (x.node, *args), kwargs)
 
     def _call(self, part: nn.Module, *inputs: fx.Node) -> fx.Node:
@@ -299,10 +303,10 @@ def pointwise(node: fx.Node, body: nn.Module) -> Callable[[Tensor], Tensor] | No
         module = body.get_submodule(target)
         kind = kind_of(module)
         return copy.deepcopy(module).eval() if kind is not None and kind.family == "pointwise" else None
-    kind = FUNCTIONS.get(_name(node))
+    kind = FUNCTIONS.get(operation_name(node))
     if kind is None or kind.family != "pointwise" or len(node.all_input_nodes) != 1:
         return None
-    args, kwargs = _settings(node)
+    args, kwargs = call_settings(node)
     if node.op == "call_method":
         return lambda x: getattr(x, target)(*args, **kwargs)
     return lambda x: target(x, *args, **kwargs)
@@ -313,16 +317,6 @@ def _refuse(module: nn.Module) -> NoReturn:
         f"{type(module).__name__} layers cannot be cut out here, only convolutions without groups, linear layers of "
         "features, norm layers over channels, pooling and functions of single elements. Replace it by one of these."
     )
-
-
-def _name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-
-
-def _settings(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call besides the signal it reads, by position and by name."""
-    by_position = tuple(x for x in node.args if not isinstance(x, fx.Node))
-    return by_position, {name: x for name, x in node.kwargs.items() if not isinstance(x, fx.Node)}
 
 
 def _size_after(layer: nn.Conv2d, size: tuple[int, ...]) -> tuple[int, ...]:
@@ -338,8 +332,8 @@ def _size_after(layer: nn.Conv2d, size: tuple[int, ...]) -> tuple[int, ...]:
 
 def _to_features(node: fx.Node, module: nn.Module | None, x: Signal) -> bool:
     """Whether a node makes (b, c·h·w) of (b, c, h, w)."""
-    args, kwargs = _settings(node)
-    if isinstance(module, nn.Flatten) or _name(node) == "flatten":
+    args, kwargs = call_settings(node)
+    if isinstance(module, nn.Flatten) or operation_name(node) == "flatten":
         settings = dict(zip(("start_dim", "end_dim"), args, strict=False)) | kwargs
         first, last = settings.get("start_dim", 0), settings.get("end_dim", -1)
         if isinstance(module, nn.Flatten):
@@ -347,8 +341,3 @@ def _to_features(node: fx.Node, module: nn.Module | None, x: Signal) -> bool:
         return (first, last) in ((1, -1), (1, 3))
     shape = tuple(args[0] if len(args) == 1 else args) if args else tuple(kwargs.get("shape", ()))
     return shape == (-1, x.n * math.prod(x.size))
-
-
-def _over_positions(node: fx.Node) -> bool:
-    dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-    return dims in ((2, 3), [2, 3], (-2, -1), [-2, -1]) and not node.kwargs.get("keepdim", False)

@@ -115,7 +115,7 @@ class Specialists:
             return own if common is None else common.answer(own, common.features(images), t)
         if self.common is not None:
             return self.common.open_answer(images, self._ask)
-        return RULES[rule](self.evidence(images, specialists=rule != "single-head"))
+        return RULES[rule](evidence_of(self, images, whole_only=rule == "single-head"))
 
     def _ask(self, images: Images, t: int) -> Logits:
         with self._phase("ask"):
@@ -124,19 +124,6 @@ class Specialists:
     def _common_of(self, t: int) -> Common | None:
         """The common space, once task t has its part in it."""
         return self.common if self.common is not None and t < len(self.common.tasks) else None
-
-    def evidence(self, images: Images, specialists: bool = True) -> Evidence:
-        """What every task says of some images, for `RULES`; without ``specialists`` only the whole network speaks."""
-
-        def unmasked() -> Logits:
-            logits: Logits = self.network(images)
-            return logits
-
-        if not specialists:
-            return Evidence([], [], [], unmasked)
-        answers = [self.answer(images, t) for t in range(len(self.subnetworks))]
-        features, logits = (list(part) for part in zip(*answers, strict=True))
-        return Evidence(logits, features, self.statistics, unmasked)
 
     # ---- one task more, one task less
 
@@ -204,23 +191,6 @@ class Specialists:
 
     # ---- what is kept
 
-    def capacity(self) -> dict[str, float]:
-        """CAP (Eq. 12): share of parameters and of neurons in use; every task has norm layers of its own."""
-        total = sum(p.numel() for p in self.body.parameters())
-        in_use = self.frozen
-        copies = sum(_n_norm(self.neurons, subnetwork.mask) for subnetwork in self.subnetworks)
-        unused = n_weights_outside(self.neurons, self.read_by())
-        unused += _n_norm(self.neurons, torch.ones_like(in_use)) - copies
-        return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
-
-    def bytes_kept(self, n_tasks: int, n_classes: int, statistics: bool) -> int:
-        """Mask and value per neuron, norm state; the common space, or half a covariance and means by specialist."""
-        f = self.body.n_features
-        per_task = 9 * self.neurons.n + sum(x.nbytes for x in norm_state(self.body).values())
-        if self.common is not None:
-            return n_tasks * per_task + self.common.bytes_kept(n_classes)
-        return n_tasks * (per_task + (2 * f * f + 2 * f * n_classes if statistics else 0))
-
     def state(self) -> Kept:
         """Tensors are live: clone what must not change."""
         state: Kept = {
@@ -253,6 +223,39 @@ def responses(specialists: Specialists, batches: Iterable[Images]) -> tuple[list
             of_task.append(specialists.specialist(t).features(images))
         logits.append(specialists.logits(images, len(features) - 1))
     return [torch.cat(parts) for parts in features], torch.cat(logits)
+
+
+def evidence_of(specialists: Specialists, images: Images, whole_only: bool = False) -> Evidence:
+    """What every task says of some images, for `RULES`; ``whole_only``: only the whole network speaks."""
+
+    def unmasked() -> Logits:
+        logits: Logits = specialists.network(images)
+        return logits
+
+    if whole_only:
+        return Evidence([], [], [], unmasked)
+    answers = [specialists.answer(images, t) for t in range(len(specialists.subnetworks))]
+    features, logits = (list(part) for part in zip(*answers, strict=True))
+    return Evidence(logits, features, specialists.statistics, unmasked)
+
+
+def share_in_use(specialists: Specialists) -> dict[str, float]:
+    """CAP (Eq. 12): share of parameters and of neurons in use; every task has norm layers of its own."""
+    total = sum(p.numel() for p in specialists.body.parameters())
+    in_use = specialists.frozen
+    copies = sum(_n_norm(specialists.neurons, subnetwork.mask) for subnetwork in specialists.subnetworks)
+    unused = n_weights_outside(specialists.neurons, specialists.read_by())
+    unused += _n_norm(specialists.neurons, torch.ones_like(in_use)) - copies
+    return {"parameters": 1 - unused / total, "neurons": float(in_use.double().mean())}
+
+
+def bytes_kept(specialists: Specialists, n_tasks: int, n_classes: int, statistics: bool) -> int:
+    """Mask and value per neuron, norm state; the common space, or half a covariance and means by specialist."""
+    f = specialists.body.n_features
+    per_task = 9 * specialists.neurons.n + sum(x.nbytes for x in norm_state(specialists.body).values())
+    if specialists.common is not None:
+        return n_tasks * per_task + specialists.common.bytes_kept(n_classes)
+    return n_tasks * (per_task + (2 * f * f + 2 * f * n_classes if statistics else 0))
 
 
 def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:
