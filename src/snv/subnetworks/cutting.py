@@ -209,7 +209,7 @@ class _Cutter:
             if parent.op == "get_attr":
                 raise UserError(
                     f"The operation {operation_name(node)!r} reads the network's tensor {parent.target!r} itself, and "
-                    "only what layers read can be cut out. Replace the two by a convolution, a linear layer or BatchNorm."
+                    "only what layers read can be cut out. Replace both by a convolution, a linear layer or BatchNorm."
                 )
         return [self.signals[parent] for parent in node.all_input_nodes]
 
