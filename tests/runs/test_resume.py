@@ -111,6 +111,7 @@ def test_two_processes_on_one_directory_are_one_too_many(tmp_path):
     process = in_another_process(config, tmp_path)
     try:
         while not (tmp_path / "owner.json").exists():
+            assert process.is_alive()
             time.sleep(0.01)
         with pytest.raises(UserError, match=rf"in use by process {process.pid} .* choose another --out"):
             run(config, tmp_path)
