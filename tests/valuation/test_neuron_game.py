@@ -241,3 +241,22 @@ def test_a_transformer_is_played_with_whole_forward_passes():
     torch.testing.assert_close(game.gradient(chosen.float())[1], plain, rtol=1e-5, atol=1e-6)
     players = torch.arange(game.n)
     torch.testing.assert_close(game.flips(chosen[0], players), Game.flips(game, chosen[0], players), rtol=0, atol=1e-6)
+
+
+def test_in_the_silent_game_neurons_outside_say_nothing():
+    network = build_network("convnet", (1, 8, 8), 0, width=4)
+    network.add_head(3)
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.normal_(module.bias, generator=torch.Generator().manual_seed(2))
+    images = torch.randn(12, 1, 8, 8, generator=torch.Generator().manual_seed(3))
+    labels = torch.arange(12) % 3
+    game = NeuronGame(network.eval(), images, labels, silent=True)
+    coalition = torch.rand(game.n, generator=torch.Generator().manual_seed(4)) < 0.6
+    worth = game(coalition)
+    for norm in game.neurons.norms:
+        rows = norm.silent(coalition)
+        with torch.no_grad():
+            norm.module.weight[rows], norm.module.bias[rows] = 0, 0
+    cut = NeuronGame(network, images, labels)
+    assert worth == pytest.approx(cut(torch.ones(game.n, dtype=torch.bool)), abs=1e-5)

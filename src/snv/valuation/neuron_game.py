@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_responses_to
+from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_responses_to, silent_responses
 from snv.seeding import generator
 from snv.shapes import Gates, Indices, Mask
 from snv.shapley import Coalitions, Game, Payoffs
@@ -36,6 +36,8 @@ class NeuronGame(Game):
     ``images`` is a tensor, or `Examples`, of which a batch at a time is fetched. Besides them an evaluation keeps one
     number per example and coalition (their logits, if the payoff is one number for all examples).
 
+    With ``silent`` neurons outside S say nothing at all, as in a subnetwork that was cut out.
+
     ``memory`` bounds the activations alive at once, in bytes (256 MiB on a processor, 1 GiB elsewhere): as many
     coalitions and examples share a forward pass as fit, and at least one of each. What coalitions have in common is
     computed once wherever the model can be traced (``shares_prefixes``), so flips, and coalitions that grow along a
@@ -53,6 +55,7 @@ class NeuronGame(Game):
         payoff: str | Terms = "loss",
         *,
         means: Means | None = None,
+        silent: bool = False,
         groups: Tensor | None = None,
         forward: Forward | None = None,
         memory: int | None = None,
@@ -72,7 +75,7 @@ class NeuronGame(Game):
             self._layout = _fastest_layout(self.forward, self.neurons, few)
         if means is None:
             means = mean_responses_to(model, self.neurons, self._batches(in_batches(self.n_examples)), forward)
-        self.means = means
+        self.means = silent_responses(self.neurons, means) if silent else means
         with self._at_rest(), torch.inference_mode():
             few = few.contiguous(memory_format=self._layout)
             logits = self.forward(few)
