@@ -40,9 +40,8 @@ def _levels(norm: NormRows, means: Float[Tensor, " k"], rows: Tensor) -> Float[T
     if len(norm.sources) > 1 or not isinstance(module, nn.modules.batchnorm._BatchNorm) or module.running_mean is None:
         return means
     assert module.running_var is not None
-    zero = module.running_mean
-    if module.weight is not None:
-        scale = module.weight.where(module.weight.abs() >= SMALLEST, torch.inf)  # there β/γ says nothing
-        zero = zero - module.bias * (module.running_var + module.eps).sqrt() / scale
-        return torch.where(scale.isinf()[rows].to(means.device), means, zero[rows].to(means))
-    return zero[rows].to(means)
+    if not module.affine:
+        return module.running_mean[rows].to(means)
+    shift, scale = module.bias * (module.running_var + module.eps).sqrt(), module.weight
+    levels = (module.running_mean - shift / scale)[rows]
+    return torch.where(scale[rows].abs() >= SMALLEST, levels, means.to(levels)).to(means)
