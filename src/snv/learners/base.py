@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from snv.data import Task
 from snv.files import State, bytes_in
 from snv.learners.card import Card
-from snv.networks import Specialist, bytes_of
+from snv.networks import bytes_of
 from snv.shapes import Images, Labels, Logits
 from snv.shapley import Account
 from snv.training import Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
@@ -44,6 +44,7 @@ class Learner(Generic[C]):
         self.network = setting.network
         self.reporter = Reporter()  # who hears of its work
         self.blocks: list[range] = []  # classes of the tasks begun so far
+        self.ready = True  # whether there is anything to evaluate once a task is over
         self.valuations: list[
             Account | None
         ] = []  # what the valuation of each task said of itself, if neurons are valued
@@ -81,32 +82,22 @@ class Learner(Generic[C]):
         return descend(loss, optimizer, batch.stage.settings.clip_norm)
 
     def loss(self, batch: Batch) -> Tensor:
-        """What a step minimises."""
-        return self.cross_entropy(self.task_logits(batch.images), batch.labels)
+        """What a step minimises: by default the cross-entropy of the classes in `scope`.
+
+        Other heads get no gradient, not even one of zeros, which Adam would decay.
+        """
+        return batch.cross_entropy(self.logits(batch.images, self.scope()), self.scope())
 
     def scope(self) -> range | None:
         """The classes training compares: the current task's (TIL), or all seen, which is None (CIL)."""
         return self.blocks[-1] if self.setting.scenario == "til" else None
 
-    def task_logits(self, images: Images) -> Logits:
-        """Of the classes in `scope`; other heads get no gradient, not even one of zeros, which Adam would decay."""
-        return self.logits(images, self.scope())
-
-    def cross_entropy(self, logits: Logits, labels: Labels) -> Tensor:
-        """Its mean within `scope`, with labels smoothed as `TrainSettings.smoothing` says."""
-        return cross_entropies(logits, labels, self.scope(), self.setting.train.smoothing).mean()
-
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """Mean loss and number of right answers on validation images of the current task."""
-        logits = self.task_logits(images)
-        return cross_entropies(logits, labels, self.scope()).mean(), n_right(logits, labels, self.scope())
+        logits, scope = self.logits(images, self.scope()), self.scope()
+        return cross_entropies(logits, labels, scope).mean(), n_right(logits, labels, scope)
 
     # ---- prediction
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is anything to evaluate."""
-        return True
 
     def logits(self, images: Images, block: range | None) -> Logits:
         """Scores of the classes of ``block`` (TIL: the task is known), or of all classes seen (CIL: None).
@@ -121,10 +112,6 @@ class Learner(Generic[C]):
         else:
             logits = self.network.fresh_head(block.start, len(block))(self.network.features(images))
         return logits
-
-    def network_of(self, t: int | None) -> Specialist:
-        """The network as it answers task t, or all classes, so that its neurons can be valued (`Card.one_network`)."""
-        return Specialist(self.network, t)
 
     # ---- what is kept
 

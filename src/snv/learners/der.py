@@ -78,8 +78,8 @@ class DER(Learner[DERConfig]):
         """The loss, and the logits of the batch itself."""
         n, til, device = self.n_drawn(batch), self.setting.scenario == "til", self.setting.device
         if n == 0:
-            logits = self.task_logits(batch.images)
-            return self.cross_entropy(logits, batch.labels), logits
+            logits = self.logits(batch.images, self.scope())
+            return batch.cross_entropy(logits, self.scope()), logits
         dark, plain = (self.buffer.draw(n, batch.rng(f"{what} replay")) for what in ("logit", "label"))
         old = self.augmented(torch.cat([dark["pixels"], plain["pixels"]]), batch)
         new, z_dark, z_plain = self.passed(batch.images, *old.split(n))
@@ -87,7 +87,7 @@ class DER(Learner[DERConfig]):
         matched = logit_loss(z_dark, dark["logits"].to(device), stored_columns(y_dark, self.blocks, own_head=til))
         repeated = label_loss(z_plain, y_plain, stored_columns(y_plain, self.blocks, own_head=True) if til else None)
         weighted = self.config.logit_weight * matched, self.config.label_weight * repeated
-        return self.cross_entropy(new, batch.labels) + weighted[0] + weighted[1], new
+        return batch.cross_entropy(new, self.scope()) + weighted[0] + weighted[1], new
 
     def n_drawn(self, batch: Batch) -> int:
         """The stored images of each draw: none if neither term has a weight, never more than there are."""
@@ -99,7 +99,7 @@ class DER(Learner[DERConfig]):
         """Logits of new images and of both draws, one pass after the other as in the original, or all in one."""
         if self.config.passes == "separate":
             new, *old = batches
-            return self.task_logits(new), *(self.network(images).float() for images in old)
+            return self.logits(new, self.scope()), *(self.network(images).float() for images in old)
         logits: Logits = self.network(torch.cat(batches)).float()
         new, *rest = logits.split([len(images) for images in batches])
         return new[:, first_class(self.scope()) :], *rest

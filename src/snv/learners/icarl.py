@@ -144,13 +144,9 @@ class ICaRL(Learner[ICaRLConfig]):
 
     # ---- one step
 
-    def task_logits(self, images: Images) -> Logits:
-        """Of all heads, in TIL too."""
-        logits: Logits = self.network(images)
-        return logits
-
     def loss(self, batch: Batch) -> Tensor:
-        return self._sigmoid_loss(self.task_logits(batch.images), batch.images, batch.labels)
+        """Of all heads, in TIL too."""
+        return self._sigmoid_loss(self.network(batch.images), batch.images, batch.labels)
 
     def _sigmoid_loss(self, logits: Logits, images: Images, labels: Labels) -> Tensor:
         """−(1/(B·classes)) Σ [q log σ(z) + (1 − q) log(1 − σ(z))] over all classes seen."""
@@ -160,8 +156,8 @@ class ICaRL(Learner[ICaRLConfig]):
 
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """The training loss on new images only; answers are those of the heads, since means come after training."""
-        logits, first = self.task_logits(images), first_class(self.scope())
-        return self._sigmoid_loss(logits, images, labels), n_right(logits[:, first:], labels, self.scope())
+        logits, scope = self.network(images), self.scope()
+        return self._sigmoid_loss(logits, images, labels), n_right(logits[:, first_class(scope) :], labels, scope)
 
     # ---- prediction
 

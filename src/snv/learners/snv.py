@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -19,7 +20,6 @@ from snv.learners.card import Card
 from snv.learners.snv_config import ADDED, IN_RUN, RETIRED, SNVConfig
 from snv.learners.snv_evidence import add_statistics, add_to_common, common_space
 from snv.learners.snv_values import check_players, contest_of, shares_prefixes, values_of
-from snv.networks import Specialist, load_norm
 from snv.neurons import n_weights_outside, own_weights
 from snv.seeding import derived_seed
 from snv.shapes import Images, Logits, Mask, Values
@@ -126,8 +126,8 @@ class SNV(Learner[SNVConfig]):
     def _value(self, task: Task) -> Values:
         """What each neuron is worth on the task's validation images, within its own head."""
         images, labels = self.setting.examples(task.val), task.val.labels.to(self.setting.device) - task.block.start
-        shared = shares_prefixes(self.config)
-        game = NeuronGame(self.network, images, labels, self.neurons, forward=self.task_logits, share_prefixes=shared)
+        logits, shared = partial(self.logits, block=task.block), shares_prefixes(self.config)
+        game = NeuronGame(self.network, images, labels, self.neurons, forward=logits, share_prefixes=shared)
         contest = contest_of(self.budget, self.specialists.frozen, self.config)
         seed = derived_seed(self.setting.seed, "valuation", task.id)
         values, account = values_of(game, self.config, contest, self.carried, seed, self.reporter.tell)
@@ -173,10 +173,6 @@ class SNV(Learner[SNVConfig]):
         """Training compares the classes of the current task, in TIL and CIL."""
         return self.blocks[-1]
 
-    def task_logits(self, images: Images) -> Logits:
-        logits: Logits = self.trainee.small(images) if self.trainee is not None else super().task_logits(images)
-        return logits
-
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update that leaves every frozen weight bit-identical (Eqs. 8 and 9)."""
         loss = super().step(batch, optimizer)
@@ -184,25 +180,23 @@ class SNV(Learner[SNVConfig]):
         every = max(1, batch.n_steps // IN_RUN_PAIRS)  # in every epoch, since any may turn out to be the best
         if self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0:
             with self.reporter.counted(f"values {batch.task}", len(batch.labels)):
-                labels = batch.labels - self.blocks[-1].start
-                self.carried.add(self.network, self.neurons, batch.images, labels, self.task_logits, batch.seed)
+                labels, logits = batch.labels - self.scope().start, partial(self.logits, block=self.scope())
+                self.carried.add(self.network, self.neurons, batch.images, labels, logits, batch.seed)
         return loss
 
     # ---- prediction
 
     def logits(self, images: Images, block: range | None) -> Logits:
+        """Of the specialists; of the task that consolidates, its trainee's."""
         learned = self.blocks[: len(self.specialists.subnetworks)]
         if block in learned:
             return self.specialists.logits(images, learned.index(block))
         if block is None and learned:
             return self.specialists.logits(images, None, self.config.rule)
+        if self.trainee is not None and block == self.blocks[-1]:
+            logits: Logits = self.trainee.small(images)
+            return logits
         return super().logits(images, block)
-
-    def network_of(self, t: int | None) -> Specialist:
-        """With the norm layers of task t, if it is frozen."""
-        if t is not None and t < len(self.specialists.subnetworks):
-            load_norm(self.network.body, self.specialists.subnetworks[t].norm)
-        return super().network_of(t)
 
     # ---- what is kept
 
