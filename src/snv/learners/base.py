@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -45,9 +44,7 @@ class Learner(Generic[C]):
         self.reporter = Reporter()  # who hears of its work
         self.blocks: list[range] = []  # classes of the tasks begun so far
         self.ready = True  # whether there is anything to evaluate once a task is over
-        self.valuations: list[
-            Account | None
-        ] = []  # what the valuation of each task said of itself, if neurons are valued
+        self.valuations: list[Account | None] = []  # what each task's valuation said of itself, if neurons are valued
 
     # ---- the course of a task
 
@@ -144,5 +141,5 @@ def bytes_beyond_network(learner: Learner[Any], task: Task) -> int:
     grows with tasks, everything counts.
     """
     if learner.card.sees == "all tasks":
-        return (len(task.train) + len(task.val)) * math.prod(learner.setting.preprocess.shape)
+        return (len(task.train) + len(task.val)) * learner.setting.preprocess.n_bytes
     return bytes_in(learner.state_dict()) - (0 if learner.card.grows else bytes_of(learner.network))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -171,7 +170,7 @@ class ICaRL(Learner[ICaRLConfig]):
     # ---- what is kept
 
     def bytes_kept(self, n_classes: int) -> int:
-        images = self.memory_size * math.prod(self.setting.preprocess.shape)
+        images = self.memory_size * self.setting.preprocess.n_bytes
         return images + n_classes * 4 * self.setting.network.body.n_features + bytes_of(self.network)
 
     def state_dict(self) -> State:
