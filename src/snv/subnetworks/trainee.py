@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 from snv.components import Frozen
 from snv.files import State
+from snv.networks import NORM_PARTS
 from snv.neurons import own_weights
 from snv.shapes import Entries
-from snv.subnetworks.cutting import Link, compact, write_back
+from snv.subnetworks.cutting import Link, compact
 from snv.subnetworks.specialists import Specialists
 from snv.subnetworks.subnetwork import Subnetwork, subnetwork_of
 
@@ -36,6 +38,21 @@ class Trainee:
         """The same module with other weights, since an optimiser may have it; runs of before stored zeros besides."""
         self.subnetwork = subnetwork
         self.small.load_state_dict({name: small[name] for name in self.small.state_dict()})
+
+
+@torch.no_grad()
+def write_back(links: list[Link]) -> None:
+    """Put what the small network has learned into the rows and columns of the dense one it was cut from."""
+    for link in links:
+        parts = NORM_PARTS if link.columns is None else ("weight", "bias")
+        for name in parts:
+            learned, dense = getattr(link.small, name, None), getattr(link.dense, name, None)
+            if learned is None or dense is None:
+                continue
+            if link.columns is None or name == "bias":
+                dense[link.rows] = learned
+            else:
+                dense[link.rows[:, None], link.columns] = learned
 
 
 def hold(blocks: Iterable[tuple[Tensor, Entries]]) -> Frozen:
