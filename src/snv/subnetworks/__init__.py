@@ -12,7 +12,7 @@ from snv.subnetworks.rules import RULES, Evidence, Statistics, measure, sample_o
 from snv.subnetworks.select import select
 from snv.subnetworks.specialists import Kept, Specialists, bytes_kept, evidence_of, responses, share_in_use
 from snv.subnetworks.subnetwork import Subnetwork, masked, norm_of, subnetwork_of
-from snv.subnetworks.trainee import Trainee, hold, write_back
+from snv.subnetworks.trainee import Trainee, hold, hold_dense, restored_trainee, trainee_state, write_back
 
 __all__ = [
     "RULES",
@@ -38,6 +38,7 @@ __all__ = [
     "evidence_of",
     "folded",
     "hold",
+    "hold_dense",
     "masked",
     "measure",
     "norm_of",
@@ -46,9 +47,11 @@ __all__ = [
     "reads",
     "require_cuttable",
     "responses",
+    "restored_trainee",
     "sample_of_all",
     "select",
     "share_in_use",
     "subnetwork_of",
+    "trainee_state",
     "write_back",
 ]
