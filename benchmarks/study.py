@@ -4,6 +4,7 @@
         --tuned benchmarks/mini-tuned.toml --out results/mini
     python benchmarks/study.py configs/ablations/score-*.toml --seeds 0 1 --set data.tasks=3 --out results/bakeoff
     python benchmarks/study.py --out results/mini          (only the table)
+    python benchmarks/study.py --out results/bakeoff --against counted-reuse     (and paired differences)
 
 ``--tuned`` is a file of each method's own settings: [METHOD.SCENARIO.train] and [METHOD.SCENARIO.learner], such as were
 chosen on other seeds. A run that is finished is not repeated, one that was cut is continued; two of these can work on
@@ -25,6 +26,9 @@ from snv.errors import UserError
 from snv.files import write_json, write_text
 from snv.learners import LEARNERS
 from snv.runs import run
+
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}
+"""The 97.5 % quantile of Student's t by degrees of freedom."""
 
 
 def runs(options: argparse.Namespace):
@@ -70,6 +74,32 @@ def table(out: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
+def paired(out: Path, reference: str) -> str:
+    """Differences from the runs named ``reference`` with the same tag, seed by seed: their mean and 95 % interval."""
+    accuracies = defaultdict(dict)
+    for path in sorted(out.glob("*-seed*.json")):
+        name, _, seed = path.stem.rpartition("-seed")
+        accuracies[name][seed] = json.loads(path.read_text())["metrics"]["ACC"]
+    tags = [name.removeprefix(reference) for name in accuracies if name.startswith(reference)]
+    lines = [f"| run | ACC − ACC of {reference}, paired | seeds |", "|---|---|---|"]
+    for tag, (name, found) in itertools.product(tags, accuracies.items()):
+        seeds = sorted(found.keys() & accuracies[reference + tag].keys())
+        if name.endswith(tag) and name != reference + tag and seeds:
+            lines.append(
+                f"| {name} | {interval([found[s] - accuracies[reference + tag][s] for s in seeds])} | {len(seeds)} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def interval(differences: list[float]) -> str:
+    """Mean and 95 % interval of Student's t."""
+    mean, n = statistics.mean(differences), len(differences)
+    if n < 2:
+        return f"{mean:+.2f}"
+    half = STUDENT[min(n - 1, max(STUDENT))] * statistics.stdev(differences) / n**0.5
+    return f"{mean:+.2f} ({mean - half:+.2f} … {mean + half:+.2f})"
+
+
 def _spread(values: list[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
@@ -88,9 +118,10 @@ def main() -> None:
     parser.add_argument("--tag", default="", help="added to the names of the runs")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the run directories are")
     parser.add_argument("--out", type=Path, required=True, help="where records and table go")
+    parser.add_argument("--against", help="the run whose records others are compared with, seed by seed")
     options = parser.parse_args()
     learn(options)
-    made = table(options.out)
+    made = table(options.out) + (f"\n{paired(options.out, options.against)}" if options.against else "")
     write_text(options.out / "table.md", made)
     print(made)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from snv.data import Judged
 from snv.errors import UserError, unknown
 from snv.learners import LEARNERS
 from snv.training import Scenario, TrainSettings
@@ -27,6 +28,7 @@ class DataConfig:
     size: int | None = None  # side in pixels; None = the data set's own
     dir: str | None = None  # where the files are; None = $SNV_DATA, then the cache folder
     workers: int = 0  # processes that decode large images
+    judged_on: Judged = "test"  # validation: to choose settings by; test images are then out of reach
 
     def __post_init__(self) -> None:
         for name in ("classes", "per_class", "size"):

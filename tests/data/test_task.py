@@ -150,3 +150,10 @@ def test_batches_come_in_the_order_asked_for():
     order = [torch.tensor([3, 1]), torch.tensor([4])]
     assert [(x.flatten().tolist(), y.tolist()) for x, y in split.batches(order)] == [([3, 1], [3, 1]), ([4], [4])]
     assert Task(0, range(5), tuple("abcde"), split, split, None).test is None
+
+
+def test_a_stream_judged_on_validation_images_has_no_test_images(marked):
+    plain, judged = (TaskStream(marked, 3, seed=0, judged_on=on) for on in ("test", "validation"))
+    for t in range(3):
+        torch.testing.assert_close(everything(judged.test(t)), everything(plain.task(t).val))
+        torch.testing.assert_close(everything(judged.task(t).test), everything(plain.task(t).val))

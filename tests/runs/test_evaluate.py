@@ -28,3 +28,16 @@ def test_in_CIL_a_task_to_come_is_answered_wrong_and_in_TIL_by_the_head_it_will_
         learn(learner, stream, 0)
     assert accuracy(cil, stream.test(1), stream.blocks[1]) == 0
     assert accuracy(til, stream.test(1), stream.blocks[1]) > 0
+
+
+def test_with_the_task_known_only_its_own_classes_are_candidates_in_CIL_too():
+    stream = toy_stream()
+    learner = make("sgd", "cil", stream)
+    for t in range(2):
+        learn(learner, stream, t)
+    test, block = stream.test(0), stream.blocks[0]
+    images = torch.cat([images for images, _ in learner.setting.prepared(test)])
+    answers = learner.logits(images, None)[:, block.start : block.stop].argmax(1)
+    expected = 100 * float((answers + block.start == test.labels).double().mean())
+    assert accuracy(learner, test, block, known=True) == pytest.approx(expected)
+    assert accuracy(learner, test, block, known=True) >= accuracy(learner, test, block)

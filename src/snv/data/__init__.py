@@ -13,12 +13,13 @@ from snv.data.folder import is_picture, list_classes
 from snv.data.images import bytes_from_unit, decode, squared
 from snv.data.locate import Options, Progress, cache_dir, silent
 from snv.data.split import split_indices
-from snv.data.task import InMemory, Source, Split, Task, TaskStream
+from snv.data.task import InMemory, Judged, Source, Split, Task, TaskStream
 from snv.errors import UserError, unknown
 
 __all__ = [
     "SOURCES",
     "InMemory",
+    "Judged",
     "Preprocess",
     "Progress",
     "Source",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +17,10 @@ from snv.data.split import class_order, split_indices, task_sizes
 from snv.errors import UserError
 from snv.seeding import generator
 from snv.shapes import Indices, Labels, Pixels
+
+
+Judged = Literal["test", "validation"]
+"""The images an accuracy is measured on: settings are chosen on validation images, results reported on test images."""
 
 
 class Split(ABC):
@@ -106,6 +111,8 @@ class TaskStream:
 
     With ``permuted`` every task has all classes of the source, and pixels shuffled by a fixed permutation of its own
     (the first task keeps them in place): as many tasks as wanted, every one equally hard.
+
+    Judged on validation images, the stream has no test images at all: what is chosen with it cannot have seen them.
     """
 
     def __init__(
@@ -117,9 +124,10 @@ class TaskStream:
         permuted: bool = False,
         n_classes: int | None = None,
         per_class: int | None = None,
+        judged_on: Judged = "test",
     ) -> None:
         self.source, self.seed, self.permuted = source, seed, permuted
-        self._per_class = per_class
+        self._per_class, self._judged_on = per_class, judged_on
         order = class_order(source.n_classes, seed)[: _checked(n_classes, source)]
         sizes = [len(order)] * _count(tasks) if permuted else task_sizes(len(order), tasks)
         starts = np.cumsum([0, *sizes]).tolist()
@@ -132,7 +140,8 @@ class TaskStream:
     @cached_property
     def _indices(self) -> SplitIndices:
         source = self.source
-        return split_indices(source.labels, self.seed, source.class_names, per_class=self._per_class)
+        indices = split_indices(source.labels, self.seed, source.class_names, per_class=self._per_class)
+        return indices if self._judged_on == "test" else indices._replace(test=indices.val)
 
     def check(self) -> None:
         """Find out now whether every class can be split."""
@@ -155,7 +164,7 @@ class TaskStream:
         return Task(t, range(self.blocks[t].stop), names, train, val, None)
 
     def test(self, t: int) -> Split:
-        """The test split of task t alone."""
+        """What task t is judged on: its test split, or its validation split."""
         return self._read(self._indices.test, [t])
 
     def _read(self, part: NDArray[np.int64], tasks: Sequence[int]) -> Split:

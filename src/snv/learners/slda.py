@@ -74,8 +74,9 @@ class SLDA(Learner[SLDAConfig]):
         learned = self.blocks.index(block) if block in self.blocks else None
         if learned is not None and learned < len(self.heads):
             return self.heads[learned](self.space(images)).float()
-        if block is None and self._joint is not None:
-            return self._joint(self.space(images)).float()
+        if self._joint is not None and (block is None or block.stop <= len(self._joint.bias)):
+            scores = self._joint(self.space(images)).float()
+            return scores if block is None else scores[:, block.start : block.stop]
         return super().logits(images, block)
 
     # ---- what is kept

@@ -13,19 +13,25 @@ from snv.training import Stage, n_right
 
 
 @torch.inference_mode()
-def accuracy(learner: Learner[Any], test: Split, block: range, tell: Callable[[float], None] = lambda _: None) -> float:
-    """Percent of test images of one task answered right: within ``block`` (TIL), among all classes seen (CIL).
+def accuracy(
+    learner: Learner[Any],
+    test: Split,
+    block: range,
+    known: bool | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+) -> float:
+    """Percent of test images of one task answered right: within ``block`` if it is known, else among all classes seen.
 
-    ``tell`` hears what share of the images is done.
+    ``known`` is by default as the learner's scenario has it; ``tell`` hears what share of the images is done.
 
-    Note: in CIL a task that was not learned yet is answered wrong by definition, since its classes are no candidates.
+    Note: not known, a task that was not learned yet is answered wrong by definition: its classes are no candidates.
     """
-    til = learner.setting.scenario == "til"
-    if not til and block not in learner.blocks:
+    known = learner.setting.scenario == "til" if known is None else known
+    if not known and block not in learner.blocks:
         return 0.0
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
-    work, scope = f"evaluate {of_task if til else len(learner.blocks)}", block if til else None
+    work, scope = f"evaluate {of_task if known else len(learner.blocks)}", block if known else None
     right = done = 0
     tell(0)
     for images, labels in learner.setting.prepared(test):

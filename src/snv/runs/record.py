@@ -18,6 +18,7 @@ class Record:
     config: dict[str, Any]
     accuracy: Matrix  # percent, nan where not evaluated
     untrained: Matrix  # accuracy of the untrained network on each task
+    known: Matrix  # of a CIL run: accuracy if the task were known, like ``accuracy`` otherwise
     status: str = "unfinished"
     tasks_done: int = 0
     capacity: dict[str, float] | None = None
@@ -27,7 +28,8 @@ class Record:
 
     @classmethod
     def blank(cls, config: dict[str, Any], n_tasks: int) -> Record:
-        return cls(config, np.full((n_tasks, n_tasks), np.nan), np.full(n_tasks, np.nan))
+        square = (n_tasks, n_tasks)
+        return cls(config, np.full(square, np.nan), np.full(n_tasks, np.nan), np.full(square, np.nan))
 
     @property
     def n_tasks(self) -> int:
@@ -38,7 +40,13 @@ class Record:
         """Of the tasks learned so far."""
         n = self.tasks_done
         parameters = self.capacity["parameters"] if self.capacity else None
-        return summary(self.accuracy[:n, :n], self.untrained[:n], parameters)
+        found = summary(self.accuracy[:n, :n], self.untrained[:n], parameters)
+        return found | ({"ACC known": float(self.known[n - 1, :n].mean())} if self._has_known() else {})
+
+    def _has_known(self) -> bool:
+        """Whether accuracies with the task known stand beside those without."""
+        n = self.tasks_done
+        return n > 0 and not np.isnan(self.known[n - 1, :n]).any()
 
     def results(self) -> dict[str, Any]:
         """What a repetition of the run must reproduce bit for bit."""
@@ -46,6 +54,7 @@ class Record:
             "tasks_done": self.tasks_done,
             "accuracy": _with_none(self.accuracy),
             "untrained": _with_none(self.untrained),
+            **({"known": _with_none(self.known)} if self._has_known() else {}),
             "capacity": self.capacity,
             "bytes_kept": self.bytes_kept,
             "valuations": self.valuations,
@@ -55,6 +64,7 @@ class Record:
         self.tasks_done = results["tasks_done"]
         self.accuracy = np.array(results["accuracy"], dtype=np.float64)  # None becomes nan
         self.untrained = np.array(results["untrained"], dtype=np.float64)
+        self.known = np.array(results.get("known", np.full_like(self.accuracy, np.nan)), dtype=np.float64)
         self.capacity = results["capacity"]
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
         self.valuations = results.get("valuations", [])  # older records have none

@@ -75,7 +75,13 @@ def prepare(config: RunConfig, progress: Progress, environment: dict[str, Any] |
     source = load_source(data.name, data_dir=data.dir, size=data.size, workers=data.workers, progress=progress)
     permuted = is_permuted(data.name)
     stream = TaskStream(
-        source, data.tasks, config.seed, permuted=permuted, n_classes=data.classes, per_class=data.per_class
+        source,
+        data.tasks,
+        config.seed,
+        permuted=permuted,
+        n_classes=data.classes,
+        per_class=data.per_class,
+        judged_on=data.judged_on,
     )
     stream.check()
     environment = environment or _environment(config, source)
@@ -193,16 +199,18 @@ class _Run:
 
     def _evaluate_row(self, t: int) -> None:
         """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
-        n = min(t + 2, len(self.stream))
-        self.record.accuracy[t, :n] = self._accuracies(f"task {t + 1} of {len(self.stream)}, evaluate", n)
+        n, what = min(t + 2, len(self.stream)), f"task {t + 1} of {len(self.stream)}"
+        self.record.accuracy[t, :n] = self._accuracies(f"{what}, evaluate", n)
+        if self.config.scenario == "cil":
+            self.record.known[t, : t + 1] = self._accuracies(f"{what}, evaluate with the task known", t + 1, known=True)
 
-    def _accuracies(self, what: str, n: int) -> list[float]:
+    def _accuracies(self, what: str, n: int, known: bool | None = None) -> list[float]:
         """Of the first ``n`` tasks."""
         with self.meter.phase("evaluate"):
-            return [self._accuracy(j, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
+            return [self._accuracy(j, known, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
 
-    def _accuracy(self, j: int, tell: Callable[[float], None]) -> float:
-        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], tell)
+    def _accuracy(self, j: int, known: bool | None, tell: Callable[[float], None]) -> float:
+        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], known, tell)
 
     @torch.inference_mode()
     def _measure_inference(self) -> None:
