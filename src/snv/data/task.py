@@ -18,7 +18,6 @@ from snv.errors import UserError
 from snv.seeding import generator
 from snv.shapes import Indices, Labels, Pixels
 
-
 Judged = Literal["test", "validation"]
 """The images an accuracy is measured on: settings are chosen on validation images, results reported on test images."""
 
