@@ -53,6 +53,31 @@ def test_a_model_of_the_version_before_verifies_learns_on_and_forgets(model):
     assert all(verdict.unchanged for verdict in snv.Model.open(model.path).verify())
 
 
+def test_the_version_before_refuses_a_model_saved_now_and_says_what_it_needs(model, monkeypatch):
+    model.learn(pictures((4, 5), 0, 40), "middle", epochs=2)
+    assert not any("means" in state.get("subnetwork", ()) for state in Store(model.path).read().states.values())
+    monkeypatch.setattr("snv.model.manifest.FORMAT", 2)
+    with pytest.raises(
+        UserError, match=r"is of format 3, and snv .* up to 2\. It needs snv .* pip install --upgrade snv"
+    ):
+        snv.Model.open(model.path)
+
+
+def test_zeros_that_stood_for_silent_neurons_are_read_over_and_not_saved_again(model, monkeypatch):
+    before, store = model.probabilities(pictures((0, 8), 60, 64)[0]), Store(model.path)
+    stored = store.read()
+    assert any("means" in state.get("subnetwork", ()) for state in stored.states.values())
+    with monkeypatch.context() as patch, store.writing():
+        patch.setattr("snv.model.manifest.FORMAT", 2)
+        store.write(stored.content, stored.states)
+    again = snv.Model.open(model.path)
+    assert torch.equal(again.probabilities(pictures((0, 8), 60, 64)[0]), before)
+    assert all(verdict.unchanged for verdict in again.verify())
+    again.save()
+    assert '"format": 3,' in (model.path / "model.json").read_text()
+    assert not any("means" in state.get("subnetwork", ()) for state in store.read().states.values())
+
+
 def test_a_model_whose_silent_neurons_were_not_silent_is_refused_with_advice(model):
     store = Store(model.path)
     stored = store.read()

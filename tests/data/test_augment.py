@@ -105,3 +105,7 @@ def test_a_batch_is_augmented_in_milliseconds():
         prepare(x, "cpu", draw)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.01  # about 1 ms; generous, since test machines are busy
+
+
+def test_a_kept_image_has_a_byte_for_each_of_its_numbers():
+    assert Preprocess((0.5,) * 3, (0.5,) * 3, (3, 4, 5)).n_bytes == torch.zeros(3, 4, 5, dtype=torch.uint8).nbytes

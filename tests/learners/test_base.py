@@ -52,6 +52,6 @@ def test_a_head_outside_the_task_receives_no_gradient(scenario):
         learner.begin_task(stream.task(t).without_test())
     future = learner.network.fresh_head(stream.blocks[2].start, 2)
     learner.network.heads.append(future)  # as a network with all its heads from the start would have it
-    learner.task_logits(torch.randn(4, 1, 8, 8))[:, : learner.blocks[-1].stop].sum().backward()
+    learner.logits(torch.randn(4, 1, 8, 8), learner.scope())[:, : learner.blocks[-1].stop].sum().backward()
     received = [head.weight.grad is not None and bool(head.weight.grad.any()) for head in learner.network.heads]
     assert received == ([False, True, False] if scenario == "til" else [True, True, False])

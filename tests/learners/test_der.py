@@ -316,10 +316,13 @@ def test_replay_is_augmented_afresh():
     learner, batch = started("cil")
     photographs = dataclasses.replace(learner.setting.preprocess, augmentation="crop-flip")
     learner.setting = dataclasses.replace(learner.setting, preprocess=photographs)
-    pixels = learner.buffer.draw(8, batch.rng("logit replay"))["pixels"]
-    first, again = (learner.augmented(pixels, b) for b in (batch, dataclasses.replace(batch, seed=batch.seed + 1)))
-    assert not torch.equal(first, again)
-    assert not torch.equal(first, photographs(pixels, "cpu"))
+    drawn = [learner.buffer.draw(16, batch.rng(f"{what} replay"))["pixels"] for what in ("logit", "label")]
+    seen = []
+    learner.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    learner.loss(batch)
+    old, rng = torch.cat(seen[1:]), batch.rng("augment replay")
+    assert torch.equal(old, photographs(torch.cat(drawn), "cpu", rng))
+    assert not torch.equal(old, photographs(torch.cat(drawn), "cpu"))
 
 
 def test_it_remembers_in_CIL_what_SGD_forgets():

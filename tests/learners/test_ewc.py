@@ -76,7 +76,7 @@ def test_the_fisher_information_is_that_of_backpropagation_by_hand(scenario):
 def test_the_fisher_information_does_not_depend_on_how_images_are_batched(answers):
     learner, stream = learned(answers=answers, images=10)
     task = stream.task(0)
-    ones, fours = (learner.new_fisher(task, learner.held(), batch=b) for b in (1, 4))
+    ones, fours = (learner.new_fisher(task, batch=b) for b in (1, 4))
     for name in ones:
         torch.testing.assert_close(ones[name], fours[name], rtol=1e-5, atol=1e-12)
 
@@ -191,7 +191,7 @@ def test_old_importance_decays_and_new_importance_is_added():
     learner, stream = learned("cil", 1, decay=0.5)
     before = learner.fisher
     learn(learner, stream, 1)
-    new = learner.new_fisher(stream.task(1), learner.held())
+    new = learner.new_fisher(stream.task(1))
     for name, found in learner.fisher.items():
         torch.testing.assert_close(found, new[name] + 0.5 * before.get(name, torch.zeros_like(found)))
     assert_same(learner.anchor, {name: p.detach() for name, p in learner.network.named_parameters()})

@@ -225,7 +225,7 @@ def test_cut_in_the_middle_of_an_epoch_it_goes_on_with_the_same_bits(number, mom
 
 
 def test_sizes_that_are_none_are_refused():
-    with pytest.raises(UserError, match=r"width is at least 1; got 0"):
+    with pytest.raises(UserError, match=r"width is at least 1, and finite; got 0"):
         PEC.Config(width=0)
     with pytest.raises(UserError, match=r"strength is positive; got -1"):
         PEC.Config(strength=-1.0)

@@ -58,7 +58,7 @@ def test_the_loss_stays_within_the_current_tasks_classes_and_other_heads_do_not_
     learner, stream = learned(1, scenario)
     before = [p.detach().clone() for p in learner.network.heads[0].parameters()]
     learner.begin_task(stream.task(1).without_test())
-    assert learner.task_logits(probes()).shape == (7, 2)
+    assert learner.logits(probes(), learner.scope()).shape == (7, 2)
     task = stream.task(1).without_test()
     Training(learner, task, learner.stage(task, 0)).run()
     assert all(torch.equal(a, b) for a, b in zip(learner.network.heads[0].parameters(), before, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from drawn import small_model
@@ -25,6 +26,23 @@ class Own(nn.Module):
 class Undecided(Own):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) if x.sum() > 0 else super().forward(-x)
+
+
+class Dropping(nn.Module):
+    def __init__(self, always: bool = False) -> None:
+        super().__init__()
+        self.always = always
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, 0.3) if self.always else F.dropout(x, 0.3, self.training)
+
+
+def test_dropout_as_a_function_learns_as_the_layer_does_bit_for_bit(pictures):
+    models = [Model.create(network=Own(extra), size=16) for extra in (Dropping(), nn.Dropout(0.3))]
+    for model in models:
+        model.learn(pictures / "birds", epochs=3)
+        assert all_unchanged(model)
+    assert answers(models[0], None) == answers(models[1], None)
 
 
 def test_a_network_of_ones_own_learns_and_is_needed_to_open_the_model(pictures, tmp_path):
@@ -50,6 +68,7 @@ UNCUT = {
     "weight norm": (Own(nn.utils.parametrizations.weight_norm(nn.Conv2d(12, 12, 1))), "computed from other tensors"),
     "spectral norm": (Own(nn.utils.spectral_norm(nn.Conv2d(12, 12, 1))), "computed from other tensors"),
     "a layer twice": (Own(nn.Sequential(AGAIN, nn.ReLU(), AGAIN)), "calls a Conv2d layer twice"),
+    "dropout in answers too": (Own(Dropping(always=True)), r"given training=True when that answers .*use nn\.Dropout"),
     "a decision": (Undecided(), "cut out"),
 }
 

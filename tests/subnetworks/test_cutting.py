@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -14,10 +15,11 @@ from snv.errors import UserError
 from snv.networks import build_network
 from snv.networks.layers import KINDS
 from snv.neurons.find import find_neurons
-from snv.subnetworks.cutting import _size_after, compact, require_cuttable, write_back
+from snv.subnetworks.cutting import _size_after, compact, require_cuttable
 from snv.subnetworks.folding import folded
 from snv.subnetworks.select import select
 from snv.subnetworks.subnetwork import masked, norm_of, subnetwork_of
+from snv.subnetworks.trainee import write_back
 
 CASES = {
     "resnet": ("resnet18", (3, 16, 16), {"width": 8}),
@@ -197,7 +199,15 @@ REFUSED = {
     "two layers, one norm": (lambda own, a, b: own.scaled(a) + own.scaled(b), "BatchNorm2d .* let it read one layer"),
     "a sigmoid": (lambda own, a, b: a.sigmoid(), "'sigmoid' turns the zeros of silent .* Use one that leaves 0 as it"),
     "a softplus": (lambda own, a, b: own.softplus(a), "'Softplus' turns the zeros of silent"),
-    "dropout": (lambda own, a, b: F.dropout(a, 0.5, own.training), "The operation 'dropout' cannot be cut out. Use a"),
+    "dropout for ever": (
+        lambda own, a, b: F.dropout(a),
+        "True when that answers .* Give it self.training, or use nn.Dropout",
+    ),
+    "dropout never": (lambda own, a, b: F.dropout2d(a, training=False), "False when it trains.*or use nn.Dropout2d"),
+    "another dropout for ever": (
+        lambda own, a, b: torch.dropout(a, 0.5, True),
+        "'dropout' should drop only while",
+    ),
     "a norm of positions": (lambda own, a, b: own.positions(a), "LayerNorm layers cannot be cut out here"),
     "another pool": (lambda own, a, b: own.cubes(a), "AvgPool3d layers cannot be cut out here"),
 }
@@ -209,6 +219,52 @@ def test_what_cannot_be_cut_is_told_in_words(join, message):
     neurons = find_neurons(body, torch.zeros(2, 3, 8, 8), include=["*"])
     with pytest.raises(UserError, match=message):
         require_cuttable(body, neurons, (3, 8, 8))
+
+
+DROPPED = {
+    "dropout": (lambda own, a: F.dropout(a, 0.4, own.training), nn.Dropout),
+    "dropout in place": (lambda own, a: F.dropout(a.relu(), p=0.4, training=own.training, inplace=True), nn.Dropout),
+    "dropout2d": (lambda own, a: F.dropout2d(a, 0.4, own.training), nn.Dropout2d),
+    "alpha_dropout": (lambda own, a: F.alpha_dropout(a, 0.4, own.training), nn.AlphaDropout),
+    "feature_alpha_dropout": (lambda own, a: F.feature_alpha_dropout(a, 0.4, own.training), nn.FeatureAlphaDropout),
+    "torch's own": (lambda own, a: torch.dropout(a, 0.4, own.training), nn.Dropout),
+    "torch's own, by name": (lambda own, a: torch.dropout(a, p=0.4, train=own.training), nn.Dropout),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("function", "layer"), DROPPED.values(), ids=DROPPED)
+def test_dropout_as_a_function_is_cut_as_the_layer_of_its_name(function, layer, training):
+    body, head, images = Own(lambda own, a, b: function(own, a)).eval(), nn.Linear(6, 2), torch.randn(4, 3, 8, 8)
+    neurons = find_neurons(body, images, include=["*"])
+    require_cuttable(body, neurons, (3, 8, 8))
+    half = subnetwork_of(body, neurons, torch.arange(neurons.n) % 2 == 0)
+    small, _ = compact(body.train(training), head, neurons, half, (3, 8, 8))
+    assert all(module.training == training for module in body.modules()), "every module has its own mode back"
+    (found,) = [module for module in small.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
+    assert type(found) is layer and found.p == 0.4
+    with torch.no_grad(), masked(body.eval(), neurons, half):
+        torch.testing.assert_close(small.eval()(images), head(body(images)), rtol=1e-4, atol=1e-5)
+    small.train()
+    assert not torch.equal(small(images), small(images))
+
+
+@pytest.mark.parametrize("case", ["resnet", "convnet"])
+def test_cutting_leaves_the_dense_network_alone_and_takes_the_norm_layers_of_the_task(case):
+    network, _, neurons, subnetwork, *_ = cut(case)
+    norm = {name: x + 0.5 for name, x in subnetwork.norm.items()}
+    other = dataclasses.replace(subnetwork, norm=norm)
+    before = {name: x.clone() for name, x in network.state_dict().items()}
+    watched = [x._version for x in network.state_dict().values()]
+    _, links = compact(network.body, network.head(0), neurons, other, CASES[case][1])
+    assert [x._version for x in network.state_dict().values()] == watched, "not even for a moment"
+    assert all(torch.equal(x, before[name]) for name, x in network.state_dict().items())
+    names = {module: name for name, module in network.body.named_modules()}
+    norms = [link for link in links if link.columns is None]
+    assert norms
+    for link in norms:
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            assert torch.equal(getattr(link.small, part), norm[f"{names[link.dense]}.{part}"][link.rows])
 
 
 FLAT = {

@@ -8,10 +8,12 @@ import torch.nn.functional as F
 from test_specialists import SHAPE, chosen, images, taught
 from torch import nn
 
+from snv.files import cloned
 from snv.networks import Body, Network
 from snv.neurons import own_weights
 from snv.subnetworks.specialists import Specialists
-from snv.subnetworks.trainee import Trainee, hold
+from snv.subnetworks.subnetwork import subnetwork_of
+from snv.subnetworks.trainee import Trainee, hold, hold_dense, restored_trainee, trainee_state
 
 
 def test_a_trainee_cannot_move_what_earlier_tasks_read():
@@ -41,6 +43,47 @@ def test_a_trainee_comes_back_from_its_state_and_ignores_what_older_versions_sto
             parameter.zero_()
         trainee.load(trainee.subnetwork, stored)
         assert torch.equal(trainee.small(images()), answers)
+
+
+def test_a_trainee_of_a_mask_starts_with_the_norm_layers_the_dense_network_has_now():
+    specialists = taught(1)
+    specialists.network.add_head(3)
+    mask = chosen(specialists, 1).mask
+    trainee, expected = Trainee.of(specialists, mask), subnetwork_of(specialists.body, specialists.neurons, mask)
+    assert torch.equal(trainee.subnetwork.mask, mask)
+    assert all(torch.equal(trainee.subnetwork.norm[name], x) for name, x in expected.norm.items())
+
+
+def test_a_stored_trainee_is_restored_into_the_module_that_is_there_and_none_is_none():
+    specialists = taught(1)
+    specialists.network.add_head(3)
+    assert restored_trainee(trainee_state(None), specialists, None) is None
+    trainee = Trainee.of(specialists, chosen(specialists, 1).mask)
+    state = cloned(trainee_state(trainee))
+    assert restored_trainee(trainee_state(None), specialists, trainee) is None
+    with torch.no_grad():
+        for parameter in trainee.small.parameters():
+            parameter.zero_()
+    small = trainee.small
+    assert restored_trainee(state, specialists, trainee) is trainee and trainee.small is small
+    for one in (trainee, restored_trainee(state, specialists, None)):
+        assert all(torch.equal(x, state["small"][name]) for name, x in one.small.state_dict().items())
+
+
+def test_what_tasks_read_of_the_dense_network_is_put_back_and_the_rest_may_move():
+    specialists = taught(2)
+    frozen = hold_dense(specialists)
+    weights = [owned.tensor for owned in own_weights(specialists.neurons)]
+    before = [weight.detach().clone() for weight in weights]
+    with torch.no_grad():
+        for weight in weights:
+            weight += 1.0 * weight.requires_grad
+    frozen.restore()
+    for weight, old, read in zip(weights, before, specialists.read_by(), strict=True):
+        assert weight.requires_grad == (not bool(read.all()))
+        assert torch.equal(
+            weight.detach(), torch.where(read.view(read.shape + (1,) * (old.ndim - read.ndim)), old, old + 1)
+        )
 
 
 def test_a_tensor_that_is_frozen_altogether_is_not_trained():

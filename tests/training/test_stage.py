@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
 import torch
+import torch.nn.functional as F
 from toy import make, toy_stream
 
 from snv.training.loop import Training
@@ -26,3 +30,15 @@ def test_a_stage_may_train_on_other_images_than_the_task_has():
     stage = Stage("train", learner.setting.train, train=task.val)
     assert Training(learner, task, stage).train is task.val
     assert stage == Stage("train", learner.setting.train), "the same stage, wherever it trains"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_a_batch_smooths_its_labels_as_its_stage_says(smoothing):
+    stream = toy_stream()
+    learner, task = make("sgd", "til", stream), stream.task(1).without_test()
+    learner.begin_task(task)
+    stage = Stage("train", dataclasses.replace(learner.setting.train, smoothing=smoothing))
+    batch = next(Training(learner, task, stage)._batches())
+    logits = torch.randn(len(batch.labels), len(task.block))
+    expected = F.cross_entropy(logits, batch.labels - task.block.start, label_smoothing=smoothing)
+    torch.testing.assert_close(batch.cross_entropy(logits, task.block), expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snv.components.dark import label_loss, logit_loss, stored_columns
+from snv.components.dark import in_columns, passed, two_draws
 from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
 from snv.components.freezing import Frozen, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
@@ -30,16 +30,16 @@ __all__ = [
     "fisher_of",
     "held",
     "herd",
+    "in_columns",
     "joined",
-    "label_loss",
-    "logit_loss",
     "packed",
+    "passed",
     "redraw",
     "restored",
     "restored_teacher",
     "squared_gradients",
-    "stored_columns",
     "teacher_state",
+    "two_draws",
     "unpacked",
     "weighted_distance",
 ]

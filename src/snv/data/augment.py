@@ -47,6 +47,11 @@ class Preprocess:
         """What the source itself declares."""
         return cls(source.mean, source.std, source.shape, source.augmentation)
 
+    @property
+    def n_bytes(self) -> int:
+        """Of one image as it is kept: a byte for each of its numbers."""
+        return math.prod(self.shape)
+
     def __call__(
         self,
         pixels: Pixels,

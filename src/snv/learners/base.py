@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from snv.data import Task
 from snv.files import State, bytes_in
 from snv.learners.card import Card
-from snv.networks import Specialist, bytes_of
+from snv.networks import bytes_of
 from snv.shapes import Images, Labels, Logits
 from snv.shapley import Account
 from snv.training import Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
@@ -44,9 +43,8 @@ class Learner(Generic[C]):
         self.network = setting.network
         self.reporter = Reporter()  # who hears of its work
         self.blocks: list[range] = []  # classes of the tasks begun so far
-        self.valuations: list[
-            Account | None
-        ] = []  # what the valuation of each task said of itself, if neurons are valued
+        self.ready = True  # whether there is anything to evaluate once a task is over
+        self.valuations: list[Account | None] = []  # what each task's valuation said of itself, if neurons are valued
 
     # ---- the course of a task
 
@@ -81,32 +79,22 @@ class Learner(Generic[C]):
         return descend(loss, optimizer, batch.stage.settings.clip_norm)
 
     def loss(self, batch: Batch) -> Tensor:
-        """What a step minimises."""
-        return self.cross_entropy(self.task_logits(batch.images), batch.labels)
+        """What a step minimises: by default the cross-entropy of the classes in `scope`.
+
+        Other heads get no gradient, not even one of zeros, which Adam would decay.
+        """
+        return batch.cross_entropy(self.logits(batch.images, self.scope()), self.scope())
 
     def scope(self) -> range | None:
         """The classes training compares: the current task's (TIL), or all seen, which is None (CIL)."""
         return self.blocks[-1] if self.setting.scenario == "til" else None
 
-    def task_logits(self, images: Images) -> Logits:
-        """Of the classes in `scope`; other heads get no gradient, not even one of zeros, which Adam would decay."""
-        return self.logits(images, self.scope())
-
-    def cross_entropy(self, logits: Logits, labels: Labels) -> Tensor:
-        """Its mean within `scope`, with labels smoothed as `TrainSettings.smoothing` says."""
-        return cross_entropies(logits, labels, self.scope(), self.setting.train.smoothing).mean()
-
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """Mean loss and number of right answers on validation images of the current task."""
-        logits = self.task_logits(images)
-        return cross_entropies(logits, labels, self.scope()).mean(), n_right(logits, labels, self.scope())
+        logits, scope = self.logits(images, self.scope()), self.scope()
+        return cross_entropies(logits, labels, scope).mean(), n_right(logits, labels, scope)
 
     # ---- prediction
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is anything to evaluate."""
-        return True
 
     def logits(self, images: Images, block: range | None) -> Logits:
         """Scores of the classes of ``block`` (TIL: the task is known), or of all classes seen (CIL: None).
@@ -121,10 +109,6 @@ class Learner(Generic[C]):
         else:
             logits = self.network.fresh_head(block.start, len(block))(self.network.features(images))
         return logits
-
-    def network_of(self, t: int | None) -> Specialist:
-        """The network as it answers task t, or all classes, so that its neurons can be valued (`Card.one_network`)."""
-        return Specialist(self.network, t)
 
     # ---- what is kept
 
@@ -157,5 +141,5 @@ def bytes_beyond_network(learner: Learner[Any], task: Task) -> int:
     grows with tasks, everything counts.
     """
     if learner.card.sees == "all tasks":
-        return (len(task.train) + len(task.val)) * math.prod(learner.setting.preprocess.shape)
+        return (len(task.train) + len(task.val)) * learner.setting.preprocess.n_bytes
     return bytes_in(learner.state_dict()) - (0 if learner.card.grows else bytes_of(learner.network))

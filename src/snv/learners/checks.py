@@ -15,3 +15,9 @@ def check_range(config: Any, name: str, least: float, most: float = math.inf, ad
         return
     allowed = f"lies in [{least}, {most}]" if math.isfinite(most) else f"is at least {least}, and finite"
     raise UserError(f"learner.{name} {allowed}; got {value}. {advice}".rstrip())
+
+
+def check_least(config: Any, least: float, *names: str, advice: str | None = None) -> None:
+    """Each of these settings is at least ``least``; the advice is to try its default, unless another is given."""
+    for name in names:
+        check_range(config, name, least, advice=f"Try {getattr(type(config), name)}." if advice is None else advice)

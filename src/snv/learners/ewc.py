@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -63,21 +64,20 @@ class EWC(Learner[EWCConfig]):
 
     def end_task(self, task: Task) -> None:
         """F ← γF + F_new, θ* ← θ."""
-        parameters = self.held()
         with evaluating(self.network), self.reporter.phase("importance"):
-            new = self.new_fisher(task, parameters)
+            new = self.new_fisher(task)
         for name, old in self.fisher.items():
             new[name] += self.config.decay * old
-        self.fisher, self.anchor = new, copied(parameters)
+        self.fisher, self.anchor = new, copied(self.held())
 
-    def new_fisher(self, task: Task, parameters: dict[str, nn.Parameter], batch: int = EVALUATION_BATCH) -> Weights:
+    def new_fisher(self, task: Task, batch: int = EVALUATION_BATCH) -> Weights:
         """F_new: the mean of squared gradients over random training images, not augmented."""
-        rng = generator(self.setting.seed, "fisher", task.id)
+        scope, rng = self.scope(), generator(self.setting.seed, "fisher", task.id)
         rows = torch.randperm(len(task.train), generator=rng)[: self.config.images]
         draws = torch.rand(len(rows), generator=rng)
-        first, images = first_class(self.scope()), self.setting.prepared(task.train, rows, batch)
-        within = ((some, labels - first) for some, labels in images)
-        return fisher_of(self.task_logits, parameters, within, draws, self.config.answers, self.reporter.tell)
+        images = ((x, y - first_class(scope)) for x, y in self.setting.prepared(task.train, rows, batch))
+        logits = partial(self.logits, block=scope)
+        return fisher_of(logits, self.held(), images, draws, self.config.answers, self.reporter.tell)
 
     def bytes_kept(self, n_classes: int) -> int:
         return 2 * bytes_of(self.network)

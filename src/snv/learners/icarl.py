@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -144,13 +143,9 @@ class ICaRL(Learner[ICaRLConfig]):
 
     # ---- one step
 
-    def task_logits(self, images: Images) -> Logits:
-        """Of all heads, in TIL too."""
-        logits: Logits = self.network(images)
-        return logits
-
     def loss(self, batch: Batch) -> Tensor:
-        return self._sigmoid_loss(self.task_logits(batch.images), batch.images, batch.labels)
+        """Of all heads, in TIL too."""
+        return self._sigmoid_loss(self.network(batch.images), batch.images, batch.labels)
 
     def _sigmoid_loss(self, logits: Logits, images: Images, labels: Labels) -> Tensor:
         """−(1/(B·classes)) Σ [q log σ(z) + (1 − q) log(1 − σ(z))] over all classes seen."""
@@ -160,8 +155,8 @@ class ICaRL(Learner[ICaRLConfig]):
 
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         """The training loss on new images only; answers are those of the heads, since means come after training."""
-        logits, first = self.task_logits(images), first_class(self.scope())
-        return self._sigmoid_loss(logits, images, labels), n_right(logits[:, first:], labels, self.scope())
+        logits, scope = self.network(images), self.scope()
+        return self._sigmoid_loss(logits, images, labels), n_right(logits[:, first_class(scope) :], labels, scope)
 
     # ---- prediction
 
@@ -175,7 +170,7 @@ class ICaRL(Learner[ICaRLConfig]):
     # ---- what is kept
 
     def bytes_kept(self, n_classes: int) -> int:
-        images = self.memory_size * math.prod(self.setting.preprocess.shape)
+        images = self.memory_size * self.setting.preprocess.n_bytes
         return images + n_classes * 4 * self.setting.network.body.n_features + bytes_of(self.network)
 
     def state_dict(self) -> State:

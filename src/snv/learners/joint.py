@@ -59,15 +59,11 @@ class Joint(Learner[JointConfig]):
         self.initial = cloned(setting.network.state_dict())
 
     def begin_task(self, task: Task) -> None:
-        """Back to the start; ``task`` holds the union of all tasks so far."""
+        """Back to the start; ``task`` holds the union of all tasks so far, and it may wait for the last of them."""
         n_before = self.blocks[-1].stop if self.blocks else 0
         self.blocks.append(range(n_before, task.block.stop))
+        self.ready = self.config.when == "every task" or len(self.blocks) == self.setting.n_tasks
         self._restart()
-
-    @property
-    def ready(self) -> bool:
-        """It may wait for all tasks."""
-        return self.config.when == "every task" or len(self.blocks) == self.setting.n_tasks
 
     def stage(self, task: Task, index: int) -> Stage | None:
         return super().stage(task, index) if self.ready else None
@@ -79,18 +75,15 @@ class Joint(Learner[JointConfig]):
         for block in self.blocks:
             self.network.add_head(len(block))
 
-    def task_logits(self, images: Images) -> Logits:
-        """All heads, in TIL too: images of all tasks are mixed."""
-        return self.logits(images, None)
-
     def loss(self, batch: Batch) -> Tensor:
-        logits, smoothing = self.task_logits(batch.images), self.setting.train.smoothing
+        """In TIL of all heads too: images of all tasks are mixed."""
         if self.setting.scenario == "cil":
-            return self.cross_entropy(logits, batch.labels)
+            return super().loss(batch)
+        logits, smoothing = self.network(batch.images), batch.stage.settings.smoothing
         return losses_by_own_head(logits, batch.labels, self.blocks, smoothing).mean()
 
     def validation(self, images: Images, labels: Labels, stage: Stage) -> tuple[Tensor, Tensor]:
         if self.setting.scenario == "cil":
             return super().validation(images, labels, stage)
-        logits = self.task_logits(images)
+        logits = self.network(images)
         return losses_by_own_head(logits, labels, self.blocks).mean(), right_in_own_head(logits, labels, self.blocks)

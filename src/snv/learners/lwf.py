@@ -86,7 +86,7 @@ class LwF(Learner[LwFConfig]):
 
     def loss(self, batch: Batch) -> Tensor:
         if batch.stage.name == "head":
-            return self.cross_entropy(self.logits_of_still_body(batch.images), batch.labels)
+            return batch.cross_entropy(self.logits_of_still_body(batch.images), self.scope())
         if self.teacher is None or self.config.strength == 0:
             return super().loss(batch)
         with torch.no_grad():
@@ -94,7 +94,7 @@ class LwF(Learner[LwFConfig]):
         logits: Logits = self.network(batch.images)
         n_old = old.shape[1]
         own = logits if self.scope() is None else logits[:, n_old:]
-        loss = self.cross_entropy(own, batch.labels)
+        loss = batch.cross_entropy(own, self.scope())
         return loss + self.config.strength * self.forgotten(logits[:, :n_old], old)
 
     def forgotten(self, logits: Logits, old: Logits) -> Tensor:
@@ -107,7 +107,7 @@ class LwF(Learner[LwFConfig]):
         return self.blocks[-1] if self.config.ce_scope == "new" else super().scope()
 
     def logits_of_still_body(self, images: Images) -> Logits:
-        """What `task_logits` gives, without gradients in the body."""
+        """What `logits` gives of the classes in `scope`, without gradients in the body."""
         with torch.no_grad():
             features = self.network.features(images)
         return self.network.classify(features, None if self.scope() is None else len(self.blocks) - 1)

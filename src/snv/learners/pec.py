@@ -17,6 +17,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.checks import check_least
 from snv.networks import MAPS, Body, Imitator, Network, Patches, answers, bytes_of, own_answers, patches
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
@@ -37,9 +38,7 @@ class PECConfig:
     strength: float = 1.0  # λ of the paper's grid; a factor of every loss, so no setting at all under Adam
 
     def __post_init__(self) -> None:
-        for name in ("width", "teacher", "grid", "outputs"):
-            if getattr(self, name) < 1:
-                raise UserError(f"learner.{name} is at least 1; got {getattr(self, name)}.")
+        check_least(self, 1, "width", "teacher", "grid", "outputs")
         if self.strength <= 0:
             raise UserError(f"learner.strength is positive; got {self.strength}. Leave it at 1: it changes nothing.")
         if self.strength != 1:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -16,29 +16,23 @@ from snv.data import Task
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.snv_budget import announce, selected
 from snv.learners.snv_config import ADDED, IN_RUN, RETIRED, SNVConfig
 from snv.learners.snv_evidence import add_statistics, add_to_common, common_space
-from snv.learners.snv_values import check_players, contest_of, shares_prefixes, values_of
-from snv.networks import Specialist, load_norm
-from snv.neurons import n_weights_outside, own_weights
+from snv.learners.snv_values import check_players, contest_of, game_of, values_of
 from snv.seeding import derived_seed
-from snv.shapes import Images, Logits, Mask, Values
+from snv.shapes import Images, Logits, Values
 from snv.subnetworks import (
     Specialists,
-    Subnetwork,
     Trainee,
     bytes_kept,
-    check_parts,
-    hold,
-    outside_part,
-    select,
+    hold_dense,
+    restored_trainee,
     share_in_use,
-    subnetwork_of,
+    trainee_state,
 )
 from snv.training import Batch, Setting, Stage
-from snv.valuation import CarriedValues, NeuronGame
-
-log = logging.getLogger(__name__)
+from snv.valuation import CarriedValues
 
 IN_RUN_PAIRS = 12
 """Pairs of gate gradients an epoch of the dense phase takes on its own batches, if values come from training itself."""
@@ -69,7 +63,6 @@ class SNV(Learner[SNVConfig]):
         )
         self.neurons = self.specialists.neurons
         check_players(self.config, self.neurons.n)
-        self.budget = self.config.budget(self.neurons)
         self.values: list[Values] = []  # φ of each task
         self.trainee: Trainee | None = None  # the current task's subnetwork, while it consolidates
         self.frozen = Frozen([])  # what a step must not move, of the dense network or of the trainee
@@ -82,22 +75,10 @@ class SNV(Learner[SNVConfig]):
 
     def begin_task(self, task: Task) -> None:
         """Say what the task will get before it starts, then hold still what earlier ones read."""
-        number, frozen = len(self.blocks) + 1, self.specialists.frozen
-        if self.config.reuse == "none":
-            check_parts(self.neurons, frozen, number, self.setting.n_tasks)
-        if self.config.reuse == "free" and number == 1:
-            log.info("%s", self.budget.plan(self.setting.n_tasks))
-        free_weights = n_weights_outside(self.neurons, self.specialists.read_by())
-        if shortage := self.budget.shortage(number, int(frozen.sum()), free_weights):
-            log.warning("%s", shortage)
+        announce(self.specialists, self.config, len(self.blocks) + 1, self.setting.n_tasks)
         super().begin_task(task)
         self.carried = CarriedValues(self.neurons.n)
-        self._hold_dense()
-
-    def _hold_dense(self) -> None:
-        """Frozen weights are put back after each step; a layer without any other is not trained at all."""
-        weights = (own.tensor for own in own_weights(self.neurons))
-        self.frozen = hold(zip(weights, self.specialists.read_by(), strict=True))
+        self.frozen = hold_dense(self.specialists)
 
     def stage(self, task: Task, index: int) -> Stage | None:
         """A dense phase, then consolidation, within the epochs any other method has."""
@@ -114,9 +95,9 @@ class SNV(Learner[SNVConfig]):
         if stage.name == "dense":
             with self.reporter.phase("value"):
                 values = self._value(task)  # φ
-                mask = self._select(values)  # S_t, Eq. 1
-                self.trainee = Trainee(self.specialists, subnetwork_of(self.network.body, self.neurons, mask))
-                self.frozen = self.trainee.frozen
+                mask = selected(values, self.specialists, self.config, len(self.blocks), self.setting.n_tasks)  # S_t
+                self.trainee = Trainee.of(self.specialists, mask)
+                self.frozen = self.trainee.frozen  # Eqs. 8 and 9
         else:
             with self.reporter.phase("certify"):
                 assert self.trainee is not None
@@ -125,29 +106,13 @@ class SNV(Learner[SNVConfig]):
 
     def _value(self, task: Task) -> Values:
         """What each neuron is worth on the task's validation images, within its own head."""
-        images, labels = self.setting.examples(task.val), task.val.labels.to(self.setting.device) - task.block.start
-        shared = shares_prefixes(self.config)
-        game = NeuronGame(self.network, images, labels, self.neurons, forward=self.task_logits, share_prefixes=shared)
-        contest = contest_of(self.budget, self.specialists.frozen, self.config)
-        seed = derived_seed(self.setting.seed, "valuation", task.id)
+        logits, seed = partial(self.logits, block=task.block), derived_seed(self.setting.seed, "valuation", task.id)
+        game = game_of(task, logits, self.specialists, self.setting, self.config)  # V(S)
+        contest = contest_of(self.specialists, self.config)
         values, account = values_of(game, self.config, contest, self.carried, seed, self.reporter.tell)
         self.values.append(values)
         self.valuations.append(account)
         return values
-
-    def _select(self, values: Values) -> Mask:
-        """The best neurons within the budget; what is frozen comes along, counts, or stays out."""
-        frozen, reuse = self.specialists.frozen, self.config.reuse
-        number, n_tasks = len(self.blocks), self.setting.n_tasks
-        return select(
-            values,
-            self.neurons.layer_index,
-            self.budget.asked(int(frozen.sum())),
-            self.config.layer_share,
-            free=frozen if reuse == "free" else None,
-            barred=outside_part(values, self.neurons, frozen, number, n_tasks) if reuse == "none" else None,
-            largest=self.budget.largest,
-        )
 
     @torch.no_grad()
     def end_task(self, task: Task) -> None:
@@ -173,10 +138,6 @@ class SNV(Learner[SNVConfig]):
         """Training compares the classes of the current task, in TIL and CIL."""
         return self.blocks[-1]
 
-    def task_logits(self, images: Images) -> Logits:
-        logits: Logits = self.trainee.small(images) if self.trainee is not None else super().task_logits(images)
-        return logits
-
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update that leaves every frozen weight bit-identical (Eqs. 8 and 9)."""
         loss = super().step(batch, optimizer)
@@ -184,25 +145,23 @@ class SNV(Learner[SNVConfig]):
         every = max(1, batch.n_steps // IN_RUN_PAIRS)  # in every epoch, since any may turn out to be the best
         if self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0:
             with self.reporter.counted(f"values {batch.task}", len(batch.labels)):
-                labels = batch.labels - self.blocks[-1].start
-                self.carried.add(self.network, self.neurons, batch.images, labels, self.task_logits, batch.seed)
+                labels, logits = batch.labels - self.scope().start, partial(self.logits, block=self.scope())
+                self.carried.add(self.network, self.neurons, batch.images, labels, logits, batch.seed)
         return loss
 
     # ---- prediction
 
     def logits(self, images: Images, block: range | None) -> Logits:
+        """Of the specialists; of the task that consolidates, its trainee's."""
         learned = self.blocks[: len(self.specialists.subnetworks)]
         if block in learned:
             return self.specialists.logits(images, learned.index(block))
         if block is None and learned:
             return self.specialists.logits(images, None, self.config.rule)
+        if self.trainee is not None and block == self.blocks[-1]:
+            logits: Logits = self.trainee.small(images)
+            return logits
         return super().logits(images, block)
-
-    def network_of(self, t: int | None) -> Specialist:
-        """With the norm layers of task t, if it is frozen."""
-        if t is not None and t < len(self.specialists.subnetworks):
-            load_norm(self.network.body, self.specialists.subnetworks[t].norm)
-        return super().network_of(t)
 
     # ---- what is kept
 
@@ -219,7 +178,7 @@ class SNV(Learner[SNVConfig]):
             "values": list(self.values),
             "valuations": list(self.valuations),
             **self.carried.state(),
-            **(self.trainee.state() if self.trainee is not None else {"chosen": None, "small": None}),
+            **trainee_state(self.trainee),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -229,11 +188,5 @@ class SNV(Learner[SNVConfig]):
         known = list(state.get("valuations", []))  # older checkpoints have none, and models keep none
         self.valuations = [None] * (len(self.values) - len(known)) + known
         self.carried = CarriedValues.from_state(state)
-        if state["chosen"] is None:
-            self.trainee = None
-            self._hold_dense()
-        else:
-            chosen = Subnetwork.from_state(state["chosen"], self.setting.device)
-            self.trainee = self.trainee or Trainee(self.specialists, chosen)
-            self.trainee.load(chosen, state["small"])
-            self.frozen = self.trainee.frozen
+        self.trainee = restored_trainee(state, self.specialists, self.trainee)
+        self.frozen = hold_dense(self.specialists) if self.trainee is None else self.trainee.frozen

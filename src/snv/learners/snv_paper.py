@@ -9,6 +9,7 @@ never trained against the classes of other tasks, so in CIL the logits of two he
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -105,7 +106,8 @@ class SNVPaper(Learner[SNVPaperConfig]):
     def _estimate_snv(self, task: Task) -> Valuation:
         """V(S) is the accuracy on the task's validation images with neurons outside S at their means."""
         images, labels = self.setting.examples(task.val), task.val.labels.to(self.setting.device) - task.block.start
-        game = NeuronGame(self.network, images, labels, self.neurons, "accuracy", forward=self.task_logits)
+        logits = partial(self.logits, block=task.block)
+        game = NeuronGame(self.network, images, labels, self.neurons, "accuracy", forward=logits)
         return as_printed(game, self.config.bandit(), seed=derived_seed(self.setting.seed, "valuation", task.id))
 
     def capacity(self) -> dict[str, float]:

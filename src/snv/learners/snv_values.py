@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any, TypedDict
 
+from snv.data import Task
 from snv.errors import UserError
 from snv.learners.snv_config import IN_RUN, SNVConfig
+from snv.neurons import Forward
 from snv.shapes import Mask, Values
 from snv.shapley import ESTIMATORS, MOST_PLAYERS, Account, Progress, account, estimate
-from snv.subnetworks import Budget
+from snv.subnetworks import Specialists
+from snv.training import Setting
 from snv.valuation import SCORES, CarriedValues, NeuronGame
 
 log = logging.getLogger(__name__)
@@ -22,17 +25,25 @@ class Contest(TypedDict):
     candidates: Mask | None  # None: all
 
 
-def contest_of(budget: Budget, frozen: Mask, config: SNVConfig) -> Contest:
-    """Free neurons compete for the places of the budget, since frozen ones come along, unless those count too."""
-    asked, free = budget.asked(int(frozen.sum())), ~frozen
-    if config.reuse == "counted" or not bool(free.any()):
-        return {"k": min(asked, budget.n), "candidates": None}
-    return {"k": min(asked, int(free.sum())), "candidates": free}
+def game_of(task: Task, logits: Forward, specialists: Specialists, setting: Setting, config: SNVConfig) -> NeuronGame:
+    """V(S) on the task's validation images, by ``logits`` within its own head."""
+    images, labels = setting.examples(task.val), task.val.labels.to(setting.device) - task.block.start
+    network, neurons, shared = specialists.network, specialists.neurons, shares_prefixes(config)
+    return NeuronGame(network, images, labels, neurons, forward=logits, share_prefixes=shared)
 
 
 def shares_prefixes(config: SNVConfig) -> bool:
     """Whether the estimator evaluates many coalitions, so that what they have in common is worth keeping."""
     return config.estimator in ESTIMATORS and config.estimator != "gradient"
+
+
+def contest_of(specialists: Specialists, config: SNVConfig) -> Contest:
+    """Free neurons compete for the places of the budget, since frozen ones come along, unless those count too."""
+    frozen, budget = specialists.frozen, config.budget(specialists.neurons)
+    asked, free = budget.asked(int(frozen.sum())), ~frozen
+    if config.reuse == "counted" or not bool(free.any()):
+        return {"k": min(asked, budget.n), "candidates": None}
+    return {"k": min(asked, int(free.sum())), "candidates": free}
 
 
 def check_players(config: SNVConfig, n: int) -> None:

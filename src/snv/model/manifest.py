@@ -12,7 +12,8 @@ from typing import Any
 from snv import __version__
 from snv.errors import UserError
 
-FORMAT = 2  # 1: without the certificates of evidence, names and temperatures
+FORMAT = 3
+"""1 had no certificates of evidence, names and temperatures; 2 had zeros for the responses of silent neurons."""
 MANIFEST = "model.json"
 FILE = re.compile(r"[a-z0-9-]+-[0-9a-f]{16}\.safetensors")
 

@@ -48,7 +48,10 @@ class Stored:
     states: dict[str, State]
 
 
-UPGRADES: dict[int, Callable[[Stored], Stored]] = {1: lambda stored: stored}  # what is not there was not certified
+UPGRADES: dict[int, Callable[[Stored], Stored]] = {
+    1: lambda stored: stored,  # what is not there was not certified
+    2: lambda stored: stored,  # zeros are not read; others are refused where they are found
+}
 """What makes a model of format k + 1 out of one of format k, by k."""
 
 

@@ -9,6 +9,7 @@ from snv.networks.body import Body
 from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
 from snv.networks.layers import (
+    DROPOUTS,
     FUNCTIONS,
     MAPS,
     NORM_PARTS,
@@ -28,6 +29,7 @@ from snv.networks.strided import mend
 from snv.seeding import generator
 
 __all__ = [
+    "DROPOUTS",
     "FUNCTIONS",
     "MAPS",
     "NETWORKS",

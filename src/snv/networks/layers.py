@@ -176,6 +176,13 @@ KINDS: dict[type[nn.Module], Kind] = {
 """Every kind of layer that can be followed; what is not here is refused where it would have to be."""
 
 FUNCTIONS: dict[str, Kind] = {name: kind for kind in KINDS.values() for name in kind.functions}
+DROPOUTS: dict[str, type[Any]] = {
+    name: module
+    for module, kind in KINDS.items()
+    if issubclass(module, nn.modules.dropout._DropoutNd)
+    for name in kind.functions
+}
+"""Functions that are told whether the network trains, and the layers that know it."""
 
 
 def _modules(family: Family) -> tuple[Any, ...]:

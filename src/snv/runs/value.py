@@ -16,8 +16,8 @@ from snv.config import RunConfig, build, without_retired
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import load_state
-from snv.learners import Learner
-from snv.networks import Specialist
+from snv.learners import SNV, Learner
+from snv.networks import Specialist, load_norm
 from snv.runs.directory import RunDirectory
 from snv.runs.run import Prepared, Progress, left_as_found, prepare
 from snv.shapley import Number, Valuation, spearman
@@ -105,8 +105,16 @@ def _moment(run: Prepared, task: Task, number: int) -> Moment:
     learner = run.learner
     til = learner.setting.scenario == "til"
     labels = task.val.labels.to(learner.setting.device) - (task.block.start if til else 0)
-    model = learner.network_of(number - 1 if til else None)
+    if til and isinstance(learner, SNV):
+        _load_own_norm(learner, number - 1)
+    model = Specialist(learner.network, number - 1 if til else None)
     return Moment(model.eval(), learner.setting.examples(task.val), labels)
+
+
+def _load_own_norm(learner: SNV, t: int) -> None:
+    """The norm layers of task t, if it is frozen: each task has its own."""
+    if t < len(learner.specialists.subnetworks):
+        load_norm(learner.network.body, learner.specialists.subnetworks[t].norm)
 
 
 def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, progress: Progress) -> Valuation:

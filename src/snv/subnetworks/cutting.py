@@ -1,7 +1,7 @@
 """A task's subnetwork cut out of the dense one: only the rows and columns of its neurons.
 
 All other neurons are silent, so nothing of them is left. The result is an ordinary module: smaller, faster, trainable,
-exportable; `write_back` returns what it learned to the dense network.
+exportable; `snv.subnetworks.trainee` returns what it learned to the dense network.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from snv.errors import UserError
-from snv.networks import FUNCTIONS, NORM_PARTS, Kind, cut_linear, kind_of, places, rearranged
-from snv.neurons import Neurons, call_settings, graph_of, operation_name, over_positions
+from snv.networks import DROPOUTS, FUNCTIONS, NORM_PARTS, Kind, cut_linear, kind_of, places, rearranged
+from snv.neurons import Neurons, call_settings, graph_of, operation_name, over_positions, told_to_train
 from snv.shapes import Indices, Mask
-from snv.subnetworks.subnetwork import Subnetwork, norm_of
+from snv.subnetworks.subnetwork import Subnetwork
 
 ZERO = torch.zeros(1, 1, 1, 1)
 SUMS = (operator.add, operator.iadd, torch.add)
@@ -97,8 +97,8 @@ def compact(
 
     ``neurons`` are those of ``body``. The result lives where ``head`` does.
     """
-    cutter = _Cutter(body, neurons, subnetwork.mask, shape)
-    with torch.no_grad(), norm_of(body, subnetwork):
+    cutter = _Cutter(body, neurons, subnetwork.mask, shape, subnetwork.norm)
+    with torch.no_grad():
         signal = cutter.cut()
     rows = torch.arange(head.out_features)
     small = cut_linear(head, rows, signal.live)
@@ -110,7 +110,7 @@ def require_cuttable(body: nn.Module, neurons: Neurons, shape: tuple[int, int, i
     """Refuse a network out of which some subnetworks cannot be cut, before it is trained."""
     first = torch.zeros(neurons.n, dtype=torch.bool)
     first[[layer.start for layer in neurons.layers]] = True
-    cutter = _Cutter(body, neurons, first, shape)
+    cutter = _Cutter(body, neurons, first, shape, norm={})
     with torch.no_grad():
         cutter.cut()
     layers = [link.dense for link in cutter.links]
@@ -122,29 +122,17 @@ def require_cuttable(body: nn.Module, neurons: Neurons, shape: tuple[int, int, i
             )
 
 
-@torch.no_grad()
-def write_back(links: list[Link]) -> None:
-    """Put what the small network has learned into the rows and columns of the dense one it was cut from."""
-    for link in links:
-        parts = NORM_PARTS if link.columns is None else ("weight", "bias")
-        for name in parts:
-            learned, dense = getattr(link.small, name, None), getattr(link.dense, name, None)
-            if learned is None or dense is None:
-                continue
-            if link.columns is None or name == "bias":
-                dense[link.rows] = learned
-            else:
-                dense[link.rows[:, None], link.columns] = learned
-
-
 class _Cutter:
     """Walks through the dense graph and builds the small one.
 
     Indices are on the CPU: from there they reach into tensors of any device.
     """
 
-    def __init__(self, body: nn.Module, neurons: Neurons, mask: Mask, shape: tuple[int, int, int]) -> None:
-        self.body, self.shape, self.mask = body, shape, mask.cpu()
+    def __init__(
+        self, body: nn.Module, neurons: Neurons, mask: Mask, shape: tuple[int, int, int], norm: dict[str, Tensor]
+    ) -> None:
+        """``norm``: the state of norm layers by name; of those that are not there it is the body's."""
+        self.body, self.shape, self.mask, self.norm = body, shape, mask.cpu(), norm
         self.players = {layer.module: layer for layer in neurons.layers}
         self.silenced = {norm.module for norm in neurons.norms}
         self.parts = nn.Module()
@@ -184,10 +172,10 @@ class _Cutter:
             case Kind(family="map") if module is not None:
                 return self._map(module, kind, x)
             case Kind(family="norm") if module is not None:
-                return self._norm(module, kind, x)
-            case Kind(family="pointwise") if (
-                "training" not in node.kwargs
-            ):  # else it would be as the network was when it was cut
+                return self._norm(str(node.target), module, kind, x)
+            case Kind(family="pointwise") if module is None and operation_name(node) in DROPOUTS:
+                return self._dropout(node, x)
+            case Kind(family="pointwise"):
                 return self._pointwise(node, module, x)
             case Kind(family="pool") if x.size and "2d" in (
                 operation_name(node) if module is None else type(module).__name__
@@ -234,7 +222,7 @@ class _Cutter:
         self.links.append(Link(small, module, rows, x.live))
         return Signal(self._call(small, x.node), rows, n, () if features else _size_after(module, x.size))
 
-    def _norm(self, norm: Any, kind: Kind, x: Signal) -> Signal:
+    def _norm(self, name: str, norm: Any, kind: Kind, x: Signal) -> Signal:
         """The norm layer of the live channels, which must leave the zeros of all others zeros."""
         if kind.cut is None or (isinstance(norm, nn.LayerNorm) and norm.normalized_shape != (x.n, *x.size)):
             _refuse(norm)
@@ -245,6 +233,9 @@ class _Cutter:
                 "can be cut out. Give it weights of its own (affine), and let it read one layer, right behind it."
             )
         small = kind.cut(norm, x.live, x.live)
+        for part in NORM_PARTS:
+            if (own := self.norm.get(f"{name}.{part}")) is not None:
+                getattr(small, part).copy_(own[x.live])
         self.links.append(Link(small, norm, x.live))
         return replace(x, node=self._call(small, x.node))
 
@@ -258,6 +249,18 @@ class _Cutter:
                 "cut out. Use one that leaves 0 as it is, such as ReLU, GELU or tanh."
             )
         return replace(x, node=self._again(node, module, x))
+
+    def _dropout(self, node: fx.Node, x: Signal) -> Signal:
+        """As a layer, which knows when the small network trains: the function was told when the dense one was cut."""
+        name, layer = operation_name(node), DROPOUTS[operation_name(node)]
+        if (told := told_to_train(self.body, node)) != [False, True]:
+            raise UserError(
+                f"The function {name!r} should drop only while the network trains; it is given training={told[0]} when "
+                f"that answers and {told[1]} when it trains. Give it self.training, or use nn.{layer.__name__}."
+            )
+        args, kwargs = call_settings(node)
+        settings = dict(zip(("p", "training"), args, strict=False)) | kwargs
+        return replace(x, node=self._call(layer(settings["p"], settings.get("inplace", False)), x.node))
 
     def _pooled(self, node: fx.Node, module: nn.Module | None, x: Signal) -> Signal:
         pool: Any = node.target if module is None else module

@@ -122,9 +122,8 @@ class Training:
         for index, (pixels, labels) in zip(rest, self.train.batches(rest), strict=True):
             seed = derived_seed(setting.seed, "step", *where, at.step)
             torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
-            rng = generator(seed, "augment") if self.settings.augment else None
             yield Batch(
-                images=setting.preprocess(pixels, setting.device, rng, self.settings.channels_last),
+                images=setting.augmented(pixels, self.settings, generator(seed, "augment")),
                 labels=labels.to(setting.device),
                 pixels=pixels,
                 index=index,

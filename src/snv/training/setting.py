@@ -11,7 +11,7 @@ import torch
 
 from snv.data import Preprocess, Split
 from snv.networks import Network
-from snv.shapes import Images, Indices, Labels
+from snv.shapes import Images, Indices, Labels, Pixels
 from snv.training.settings import TrainSettings
 from snv.valuation import OfSplit
 
@@ -37,6 +37,10 @@ class Setting:
         if self.train.precision == "bf16":
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
+
+    def augmented(self, pixels: Pixels, settings: TrainSettings, rng: torch.Generator) -> Images:
+        """Images as a step takes them, changed at random if its ``settings`` say so."""
+        return self.preprocess(pixels, self.device, rng if settings.augment else None, settings.channels_last)
 
     def prepared(
         self,

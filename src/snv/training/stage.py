@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from snv.data import Split
 from snv.seeding import generator
-from snv.shapes import Images, Indices, Labels, Pixels
+from snv.shapes import Images, Indices, Labels, Logits, Pixels
+from snv.training.losses import cross_entropies
 from snv.training.settings import TrainSettings
 
 
@@ -46,3 +48,7 @@ class Batch:
     def rng(self, purpose: str) -> torch.Generator:
         """Randomness for this step: the same after an interruption, whatever was drawn before."""
         return generator(self.seed, purpose)
+
+    def cross_entropy(self, logits: Logits, scope: range | None) -> Tensor:
+        """Its mean over these images within ``scope``, with labels smoothed as `TrainSettings.smoothing` says."""
+        return cross_entropies(logits, self.labels, scope, self.stage.settings.smoothing).mean()
