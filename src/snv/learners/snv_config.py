@@ -28,7 +28,7 @@ RETIRED: dict[str, Any] = {
 }
 """Switches that older runs have stored, and the one value that SNV still does; most others are `snv-paper`'s."""
 
-ADDED: dict[str, Any] = {"common": "none"}
+ADDED: dict[str, Any] = {"common": "none", "others": "means"}
 """Switches that older runs do not name, and what they did."""
 
 
@@ -44,6 +44,8 @@ class SNVConfig:
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
     dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
     estimator: str = "gradient"  # any of `snv list estimators`
+    others: Literal["silent", "means"] = "silent"  # neurons outside a coalition while they are valued: as in the
+    # subnetwork that will answer, or at their mean responses (the paper)
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's

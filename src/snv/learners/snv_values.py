@@ -29,7 +29,8 @@ def game_of(task: Task, logits: Forward, specialists: Specialists, setting: Sett
     """V(S) on the task's validation images, by ``logits`` within its own head."""
     images, labels = setting.examples(task.val), task.val.labels.to(setting.device) - task.block.start
     network, neurons, shared = specialists.network, specialists.neurons, shares_prefixes(config)
-    return NeuronGame(network, images, labels, neurons, forward=logits, share_prefixes=shared)
+    silent = config.others == "silent"
+    return NeuronGame(network, images, labels, neurons, forward=logits, share_prefixes=shared, silent=silent)
 
 
 def shares_prefixes(config: SNVConfig) -> bool:
