@@ -73,7 +73,7 @@ def test_the_learner_takes_what_the_planner_foretold(options, tmp_path):
     settings = ["data.tasks=4", "data.classes=8", "data.per_class=20", "train.epochs=2", "network.width=4"]
     config = load_config(None, ["method=snv", *settings, *(f"learner.{key}={value}" for key, value in learner.items())])
     made = prepare(config, lambda *_: None).learner
-    course = made.budget.plan(4)
+    course = made.config.budget(made.specialists.neurons).plan(4)
     frozen = 0
     run(config, tmp_path)
     for t in range(4):
