@@ -21,7 +21,7 @@ from snv.networks import Body, bytes_of
 from snv.shapes import Features, Images, Labels, Logits
 from snv.subnetworks.opinions import opinion_weights, weighed
 
-ASKED = 2
+ASKED = 3
 """Specialists that are asked about an image whose task is not known: more cost time and add next to nothing."""
 
 Ask: TypeAlias = Callable[[Images, int], Logits]
@@ -88,14 +88,17 @@ class Common:
         return self._all(features).log_softmax(1)
 
     def _within_tasks(self, images: Images, features: Features, ask: Ask) -> Logits:
-        """Log-posteriors of classes within each task: of specialist and head where it is asked, else of its head."""
+        """Log-posteriors of classes within each task: of its specialist where it is asked, else of its head.
+
+        The head says nothing that the common space has not said already, so it is not joined with the specialist here.
+        """
         blocks = self.blocks()
         said = [part.head(features).log_softmax(1) for part in self.tasks]
         asked = self.worth_asking(features)
         for t in range(len(blocks)):
             rows = (asked == t).any(1).nonzero()[:, 0]
             if len(rows):
-                said[t] = said[t].index_put((rows,), self.answer(ask(images[rows], t), features[rows], t).to(said[t]))
+                said[t] = said[t].index_put((rows,), ask(images[rows], t).log_softmax(1).to(said[t]))
         return torch.cat(said, dim=1)
 
     def worth_asking(self, features: Features) -> Int64[Tensor, "b asked"]:
