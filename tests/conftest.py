@@ -67,6 +67,14 @@ def taught(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def taught_before(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without a common space."""
+    from drawn import model_without_common_space, taught_model
+
+    return taught_model(tmp_path_factory.mktemp("taught before") / "pets.snv", pictures, model_without_common_space)
+
+
+@pytest.fixture(scope="session")
 def tiny_imagenet_dir() -> Path:
     """The folder of real Tiny-ImageNet pictures, where they are at hand."""
     if not TINY_IMAGENET.exists():

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import colorsys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from snv import Model
+from snv.model.directory import Directory
+from snv.model.knowledge import Knowledge
+from snv.model.network import without_tasks
 
 HUES = 13
 BIRDS, FISH, TREES = ("crow", "robin"), ("perch", "pike", "trout"), ("elm", "oak")
@@ -58,9 +62,16 @@ def three_folders(root: Path) -> Path:
     return root
 
 
-def taught_model(path: Path, pictures: Path) -> Path:
+def model_without_common_space(path: Path) -> Model:
+    """A small model as versions before the common space made them."""
+    spec = small_model().knowledge.spec
+    del spec["common"]
+    return Model(Knowledge(spec, without_tasks(spec, None, "cpu")), Directory(path))
+
+
+def taught_model(path: Path, pictures: Path, make: Callable[[Path], Model] = small_model) -> Path:
     """A model's directory with the first two tasks, to be copied."""
-    model = small_model(path)
+    model = make(path)
     for name in ("birds", "fish"):
         model.learn(pictures / name, epochs=2)
     return path

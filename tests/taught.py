@@ -62,8 +62,12 @@ def tampered_with(model: Model, what: str, change) -> None:
 
 
 def evidence(model: Model, t: int = 1) -> dict[str, torch.Tensor]:
-    """The statistics of task t, named as `verify` names them."""
-    kept = model.specialists.statistics[t]
+    """What task t brings to open answers, named as `verify` names it."""
+    specialists = model.specialists
+    if specialists.common is not None:
+        part = specialists.common.tasks[t]
+        return {"class sums": part.classes.sums, "weights of opinions": part.open_weights}
+    kept = specialists.statistics[t]
     means = {f"class means in task {s + 1}": mean for s, mean in enumerate(kept.means)}
     return {"energy": kept.energy, "covariance": kept.covariance, **means}
 

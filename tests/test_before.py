@@ -58,7 +58,7 @@ def test_the_version_before_refuses_a_model_saved_now_and_says_what_it_needs(mod
     assert not any("means" in state.get("subnetwork", ()) for state in Store(model.path).read().states.values())
     monkeypatch.setattr("snv.model.manifest.FORMAT", 2)
     with pytest.raises(
-        UserError, match=r"is of format 3, and snv .* up to 2\. It needs snv .* pip install --upgrade snv"
+        UserError, match=r"is of format 4, and snv .* up to 2\. It needs snv .* pip install --upgrade snv"
     ):
         snv.Model.open(model.path)
 
@@ -74,7 +74,7 @@ def test_zeros_that_stood_for_silent_neurons_are_read_over_and_not_saved_again(m
     assert torch.equal(again.probabilities(pictures((0, 8), 60, 64)[0]), before)
     assert all(verdict.unchanged for verdict in again.verify())
     again.save()
-    assert '"format": 3,' in (model.path / "model.json").read_text()
+    assert '"format": 4,' in (model.path / "model.json").read_text()
     assert not any("means" in state.get("subnetwork", ()) for state in store.read().states.values())
 
 
@@ -95,6 +95,7 @@ def test_a_run_of_the_version_before_goes_on_to_its_end(tmp_path, scenario):
     stored = json.loads((tmp_path / "run" / "record.json").read_text())
     settings = ["data.tasks=3", "data.classes=6", "data.per_class=40", "train.epochs=6", "train.lr=0.01"]
     settings += ["train.batch_size=16", "network.name=convnet", "network.width=4", "threads=1", "keep=last"]
+    settings += ["learner.dense_share=0.15"]  # the default of its time
     config = snv.load_config(overrides=["method=snv", f"scenario={scenario}", "train.precision=fp32", *settings])
     record = snv.run(config, tmp_path / "run")
     assert record.status == "finished" and stored["tasks_done"] == 1

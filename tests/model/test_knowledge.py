@@ -8,7 +8,7 @@ import torch
 from drawn import BIRDS, TREES, contents
 from snv import Model, UserError
 from snv.model.store import Store
-from taught import QUICK, all_unchanged, answers, everything, one_ulp, same
+from taught import QUICK, all_unchanged, answers, evidence, everything, one_ulp, same
 
 
 def test_a_model_that_was_saved_opens_to_the_same_bits(model, tmp_path):
@@ -65,19 +65,31 @@ def test_nothing_of_the_norm_layers_of_a_forgotten_task_is_left(model):
 
 
 @pytest.mark.parametrize("forgotten", ["birds", "fish", "trees"])
-def test_after_forgetting_the_evidence_of_the_others_is_still_proved(forgotten, model, pictures):
+@pytest.mark.parametrize("kind", ["model", "older"])
+def test_after_forgetting_the_evidence_of_the_others_is_still_proved(kind, forgotten, request, pictures):
+    model = request.getfixturevalue(kind)
     model.learn(pictures / "trees", epochs=QUICK)
     model.forget(forgotten)
     for one in (model, Model.open(model.path)):
         assert [verdict.evidence for verdict in one.verify()] == [True, True]
         for t, kept in enumerate(one.specialists.statistics):
             assert len(one.specialists.certificates[t].evidence) == 2 + len(kept.means) == 3 + t
-    for mean in model.specialists.statistics[1].means:
-        kept = mean.clone()
-        one_ulp(mean)
+    for part in evidence(model).values():
+        kept = part.clone()
+        one_ulp(part)
         assert model.verify()[1].evidence is False
-        mean.copy_(kept)
+        part.copy_(kept)
     assert all_unchanged(model)
+
+
+def test_nothing_of_a_forgotten_task_is_left_in_the_common_space(model, pictures):
+    """Sums of all that is left are bit for bit those that were there without it."""
+    before = model.specialists.common.pooled()
+    model.learn(pictures / "trees", epochs=QUICK)
+    model.forget("trees")
+    for one in (model, Model.open(model.path)):
+        now = one.specialists.common.pooled()
+        assert all(torch.equal(getattr(now, name), getattr(before, name)) for name in ("counts", "sums", "products"))
 
 
 @pytest.mark.parametrize("change", [{"tasks": [{}]}, {"tasks": 3}, {"spec": {"network": "mlp"}}, {"next_uid": "x"}])

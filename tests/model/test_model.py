@@ -80,4 +80,5 @@ def test_a_task_cut_out_answers_as_the_model_does(model):
     pixels = torch.from_numpy(images_and_labels(FISH, 3)[0]).permute(0, 3, 1, 2)
     shares = (small(pixels / 255) / model.task("fish").temperature).softmax(1)
     torch.testing.assert_close(shares, model.probabilities(pixels, "fish"), atol=1e-5, rtol=0)
-    assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in model.specialists.body.parameters())
+    specialist = model.compact("fish")
+    assert sum(p.numel() for p in specialist.parameters()) < sum(p.numel() for p in model.specialists.body.parameters())

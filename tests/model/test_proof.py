@@ -40,16 +40,20 @@ def test_a_single_changed_number_is_found_and_the_other_task_is_not_blamed(part,
     assert fish.unchanged
 
 
+SUMS = ("class sums", "weights of opinions")
 STATISTICS = ("energy", "covariance", "class means in task 1", "class means in task 2")
 
-OPEN = (*STATISTICS, "open temperature")
+OPEN = [
+    (kind, part) for kind, parts in (("model", SUMS), ("older", STATISTICS)) for part in (*parts, "open temperature")
+]
 
 
-@pytest.mark.parametrize("what", OPEN)
-def test_one_changed_number_of_what_open_answers_need_is_found_and_named(what, model):
+@pytest.mark.parametrize(("kind", "what"), OPEN)
+def test_one_changed_number_of_what_open_answers_need_is_found_and_named(kind, what, request):
+    model = request.getfixturevalue(kind)
     tampered_with(model, what, one_ulp)
     birds, fish = model.verify()
-    named = f"its evidence changed ({what})" if what in STATISTICS else f"its {what} changed"
+    named = f"its {what} changed" if what == "open temperature" else f"its evidence changed ({what})"
     assert (fish.unchanged, fish.known, fish.evidence, fish.told_open) == (False, True, False, named)
     assert birds.unchanged, "another task is not blamed"
 
@@ -61,26 +65,40 @@ def test_a_task_without_change_says_what_is_proved_and_what_is_not(model):
         assert verdict.told_open == "evidence is bit-identical; the choice may differ as classes are added"
 
 
-def test_tasks_in_another_order_are_found(model):
+FILTERS = {"weight": lambda filters: filters.weight.data[0, 0, 0], "bias": lambda filters: filters.bias.data}
+
+
+@pytest.mark.parametrize("part", FILTERS.values(), ids=FILTERS)
+def test_a_changed_filter_of_the_common_space_is_found_in_every_task(part, model):
+    one_ulp(part(model.specialists.common.space.filters))
+    assert [(verdict.known, verdict.told) for verdict in model.verify()] == [(False, "its weights changed")] * 2
+
+
+@pytest.mark.parametrize(("kind", "found"), [("model", "its place among the tasks changed"), ("older", "class means")])
+def test_tasks_in_another_order_are_found(kind, found, request):
+    model = request.getfixturevalue(kind)
     store = Store(model.path)
     stored = store.read()
     with store.writing():
         store.write(stored.content | {"tasks": stored.content["tasks"][::-1]}, stored.states)
     verdicts = Model.open(model.path).verify()
-    assert all("class means" in verdict.told_open for verdict in verdicts)
+    assert all(found in verdict.told_open for verdict in verdicts)
     assert not any(verdict.unchanged for verdict in verdicts)
 
 
-FILES = [(f"task {t}", f"statistics.{part}") for t in (0, 1) for part in ("energy", "covariance", "means")]
+KINDS = [("older", f"statistics.{part}") for part in ("energy", "covariance", "means")]
+KINDS += [("model", f"common.{part}") for part in ("head", "weights", "open_weights", "classes")]
+FILES = [(kind, f"task {t}", part) for t in (0, 1) for kind, part in KINDS]
 
 
-@pytest.mark.parametrize(("state", "part"), FILES, ids=[f"{state}-{part}" for state, part in FILES])
-def test_a_bit_flipped_in_a_file_whose_checksum_is_made_right_again_is_found(state, part, model):
+@pytest.mark.parametrize(("kind", "state", "part"), FILES, ids=[f"{state}-{part}" for _, state, part in FILES])
+def test_a_bit_flipped_in_a_file_whose_checksum_is_made_right_again_is_found(kind, state, part, request):
+    model = request.getfixturevalue(kind)
     rng, store = random.Random(f"{state} {part}"), Store(model.path)
     stored = store.read()
     (kept,) = [kept for name, kept in stored.states.items() if name.startswith(state)]
-    found = kept["statistics"][part.split(".")[1]]
-    bytes_of = (rng.choice(found) if isinstance(found, list) else found).view(torch.uint8).view(-1)
+    room, name = part.split(".")
+    bytes_of = rng.choice(tensors(kept[room][name])).view(torch.uint8).view(-1)
     bytes_of[rng.randrange(len(bytes_of))] ^= 1 << rng.randrange(8)
     with store.writing():
         store.write(stored.content, stored.states)
@@ -101,17 +119,15 @@ def flip_a_bit(x: torch.Tensor, rng: random.Random) -> None:
 
 def tamper(content: dict, states: dict, rng: random.Random) -> None:
     """Anything at all that is stored of a model, except the certificates themselves."""
-    task, statistics = (
-        rng.choice(content["tasks"]),
-        rng.choice([kept for name, kept in states.items() if "task" in name]),
-    )
+    task, kept = rng.choice(content["tasks"]), rng.choice([kept for name, kept in states.items() if "task" in name])
+    evidence = kept.get("common") or kept["statistics"]
     match rng.choice(["any tensor", "statistics", "statistics", "means", "classes", "temperature", "order", "spec"]):
         case "any tensor":
             flip_a_bit(rng.choice(tensors(rng.choice(list(states.values())))), rng)
         case "statistics":
-            flip_a_bit(rng.choice(tensors(statistics["statistics"])), rng)
+            flip_a_bit(rng.choice(tensors(evidence)), rng)
         case "means":
-            mean = rng.choice(statistics["statistics"]["means"])
+            mean = rng.choice(evidence["means"]) if "means" in evidence else evidence["classes"]["sums"]
             mean.copy_(mean.flip(0) if rng.random() < 0.5 else mean * (1 + rng.choice([1e-7, 1e-3, 1.0])))
         case "classes":
             rng.shuffle(task["classes"])
@@ -131,7 +147,9 @@ def proved(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_after_tampering_open_answers_are_bit_identical_or_verify_fails(seed, model):
+@pytest.mark.parametrize("kind", ["model", "older"])
+def test_after_tampering_open_answers_are_bit_identical_or_verify_fails(kind, seed, request):
+    model = request.getfixturevalue(kind)
     rng, store, before = random.Random(seed), Store(model.path), answers(model, None)
     stored = store.read()
     for _ in range(rng.choice([1, 1, 2])):
@@ -154,9 +172,9 @@ def as_the_version_before_wrote_it(path: Path, monkeypatch) -> Model:
     return Model.open(path)
 
 
-def test_a_model_of_the_version_before_verifies_with_the_task_known_and_says_what_was_not_certified(model, monkeypatch):
-    before = answers(model, None)
-    old = as_the_version_before_wrote_it(model.path, monkeypatch)
+def test_a_model_of_the_version_before_verifies_with_the_task_known_and_says_what_was_not_certified(older, monkeypatch):
+    before = answers(older, None)
+    old = as_the_version_before_wrote_it(older.path, monkeypatch)
     assert answers(old, None) == before
     for verdict in old.verify():
         assert (verdict.unchanged, verdict.known, verdict.evidence) == (True, True, None)
@@ -168,8 +186,8 @@ def test_a_model_of_the_version_before_verifies_with_the_task_known_and_says_wha
     assert birds.told == birds.told_open == "its weights changed"
 
 
-def test_a_model_of_the_version_before_learns_saves_and_forgets(model, pictures, monkeypatch):
-    old = as_the_version_before_wrote_it(model.path, monkeypatch)
+def test_a_model_of_the_version_before_learns_saves_and_forgets(older, pictures, monkeypatch):
+    old = as_the_version_before_wrote_it(older.path, monkeypatch)
     before = answers(old, "fish")
     old.learn(pictures / "trees", epochs=QUICK)
     assert [verdict.evidence for verdict in Model.open(old.path).verify()] == [None, None, True]

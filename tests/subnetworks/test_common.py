@@ -7,7 +7,7 @@ import torch
 
 from snv.components import ClassSums
 from snv.networks import Body
-from snv.subnetworks.common import ASKED, Common
+from snv.subnetworks.common import MARGIN, Common
 
 K, N_TASKS = 2, 4
 RNG = torch.Generator().manual_seed(0)
@@ -41,6 +41,10 @@ class Specialists:
         return -torch.cdist(images.flatten(1), CENTRES[K * t : K * (t + 1)])
 
 
+def batches(common, images):
+    return lambda: ((part, common.features(part)) for part in images.split(32))
+
+
 def learned(tasks=range(N_TASKS), *, open_answers=True, separable=False):
     common, ask = Common(Flat(), open_answers, separable), Specialists()
     for place, t in enumerate(tasks):
@@ -48,9 +52,7 @@ def learned(tasks=range(N_TASKS), *, open_answers=True, separable=False):
         sums = ClassSums.blank(K, 6)
         sums.add(common.features(images), labels)
         val, answers = drawn(t, seed=1)
-        common.add(
-            sums, lambda val=val: val.split(32), answers, lambda x, s, order=list(tasks), ask=ask: ask(x, order[s])
-        )
+        common.add(sums, batches(common, val), answers, lambda x, s, order=list(tasks), ask=ask: ask(x, order[s]))
         assert len(common.tasks) == place + 1
     return common, ask
 
@@ -60,18 +62,47 @@ def test_classes_of_all_tasks_are_told_apart():
     right = 0.0
     for t in range(N_TASKS):
         images, labels = drawn(t, seed=2)
-        right += float((common.open_answer(images, ask).argmax(1) == K * t + labels).double().mean()) / N_TASKS
+        right += (
+            float(
+                (common.open_answer(images, common.features(images), ask).argmax(1) == K * t + labels).double().mean()
+            )
+            / N_TASKS
+        )
     assert right > 0.7  # chance is 1/8
 
 
-def test_of_each_image_only_the_most_likely_tasks_are_asked():
+def test_of_each_image_only_tasks_with_likely_classes_are_asked():
     common, ask = learned()
     images, _ = drawn(0, n=40, seed=2)
     ask.asked.clear()
-    common.open_answer(images, ask)
-    assert sum(n for _, n in ask.asked) == 40 * ASKED
-    worth = common.worth_asking(common.features(images))
-    assert float((worth == 0).any(1).double().mean()) > 0.9
+    common.open_answer(images, common.features(images), ask)
+    worth = common.worth_asking(common._everywhere(common.features(images)))
+    assert ask.asked == [(t, int(worth[:, t].sum())) for t in range(N_TASKS) if worth[:, t].any()]
+    assert float(worth[:, 0].double().mean()) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("best", "asked"),
+    [
+        ([0.0, -9, -9, -9], [True, False, False, False]),
+        ([-9, 0.0, -MARGIN, -9], [False, True, True, False]),
+        ([-9, 0.0, -MARGIN - 0.1, -9], [False, True, False, False]),
+        ([-0.3, -0.2, -0.1, 0.0], [False, True, True, True]),
+    ],
+    ids=str,
+)
+def test_a_task_is_worth_asking_if_its_best_class_is_close_to_the_favourite(best, asked):
+    common, _ = learned()
+    everywhere = torch.tensor([[x for score in best for x in (score - 1, score)]])
+    assert common.worth_asking(everywhere).tolist() == [asked]
+
+
+def test_what_a_task_says_of_an_image_does_not_depend_on_the_others_in_its_batch():
+    common, ask = learned()
+    images, _ = drawn(2, n=12, seed=2)
+    together = common.open_answer(images, common.features(images), ask)
+    alone = torch.cat([common.open_answer(image[None], common.features(image[None]), ask) for image in images])
+    assert torch.allclose(together, alone, atol=1e-5)
 
 
 def test_with_the_task_known_an_answer_never_changes():
@@ -89,7 +120,7 @@ def test_a_specialist_that_knows_nothing_gets_no_weight():
     sums.add(common.features(images), labels)
     val, answers = drawn(0, n=6000, seed=1)
     noise = torch.randn(6000, K, generator=torch.Generator().manual_seed(3))
-    common.add(sums, lambda: [val], answers, lambda _images, _t: noise)
+    common.add(sums, lambda: [(val, common.features(val))], answers, lambda _images, _t: noise)
     assert common.tasks[0].weights[0] < 0.1
     assert common.tasks[0].weights[1] > 0.3
 
@@ -121,7 +152,9 @@ def test_what_is_saved_and_loaded_answers_the_same(separable):
     copy = Common(Flat(), open_answers=True, separable=separable)
     copy.load(common.state(), torch.device("cpu"))
     images, _ = drawn(3, seed=2)
-    assert torch.equal(copy.open_answer(images, ask), common.open_answer(images, ask))
+    assert torch.equal(
+        copy.open_answer(images, copy.features(images), ask), common.open_answer(images, common.features(images), ask)
+    )
 
 
 def test_where_the_task_is_always_known_no_covariance_is_kept():

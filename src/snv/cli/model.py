@@ -14,6 +14,7 @@ from snv.errors import UserError
 
 if TYPE_CHECKING:
     from snv.model import Prediction
+    from snv.networks import Pretrained
 
 ModelPath = Annotated[Path, typer.Option("--model", help="The model's directory, such as pets.snv.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -37,6 +38,18 @@ def learn(
     capacity: Annotated[
         float | None, typer.Option(help="Share of free neurons a task may take, for a new model: 0.12.")
     ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="For a new model: an ONNX file with a pretrained network, which sees more.")
+    ] = None,
+    features_size: Annotated[
+        int | None, typer.Option(help="Side of the pictures it takes; default: what the file says, or 224.")
+    ] = None,
+    features_mean: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="Taken off pixels in [0, 1]; default: ImageNet's.")
+    ] = None,
+    features_std: Annotated[
+        tuple[float, float, float] | None, typer.Option(help="And divided by; default: ImageNet's.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="For a new model.")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Forget a task of this name first.")] = False,
     repeat_classes: Annotated[
@@ -55,11 +68,17 @@ def learn(
     if epochs is not None and epochs < 1:
         raise UserError(f"--epochs is at least 1; got {epochs}.")
     new = not Store(model).exists()
-    options: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed}
+    options: dict[str, Any] = {"size": size, "width": width, "capacity": capacity, "seed": seed, "features": features}
+    own = {"size": features_size, "mean": features_mean, "std": features_std}
+    own = {name: value for name, value in own.items() if value is not None}
+    if own and features is None:
+        raise UserError(f"--features-{next(iter(own))} belongs to a features file. Give that too: --features FILE.onnx")
     options = {name: value for name, value in options.items() if value is not None}
     if not new and options:
         name = next(iter(options))
         raise UserError(f"--{name} is chosen when a model is made, and {model} exists already. Leave it out.")
+    if features is not None:
+        options["features"] = _pretrained(features, own, quiet=as_json)
     target = Model.create(model, device=device, **options) if new else Model.open(model, device=device)
     with Bar(quiet=as_json) as bar:
         learned = target.learn(
@@ -78,6 +97,18 @@ def learn(
         say(f"  verified unchanged           {', '.join(learned.verified)}")
     say(f"  time                         {info.seconds:.0f} s")
     say(f"{'made' if new else 'updated'} {model}")
+
+
+def _pretrained(path: Path, own: dict[str, Any], quiet: bool) -> Pretrained:
+    """The features file, tried once; what was found is told."""
+    from snv.cli.output import say
+    from snv.networks import read_pretrained
+
+    found = read_pretrained(path, **own)
+    if not quiet:
+        n, size = found.n_features, found.size
+        say(f"{path}: {n:,} features of pictures of {size} × {size} pixels, {1e3 * found.seconds:.0f} ms each")
+    return found
 
 
 def predict(

@@ -73,7 +73,7 @@ class Discriminant:
     bias: Float[Tensor, " k"]
 
     def __call__(self, features: Features) -> Logits:
-        return on_grid(features).float() @ self.weight.T + self.bias
+        return features.float() @ self.weight.T + self.bias
 
     def state(self) -> State:
         return {"weight": self.weight, "bias": self.bias}

@@ -15,6 +15,7 @@ from snv.learners.si import SI
 from snv.learners.slda import SLDA
 from snv.learners.snv import SNV
 from snv.learners.snv_config import SNVConfig
+from snv.learners.snv_evidence import add_to_common
 from snv.learners.snv_paper import SNVPaper
 from snv.learners.wsn import WSN
 
@@ -51,6 +52,7 @@ __all__ = [
     "LwF",
     "SNVConfig",
     "SNVPaper",
+    "add_to_common",
     "bytes_beyond_network",
     "method_table",
 ]

@@ -118,7 +118,7 @@ class SNV(Learner[SNVConfig]):
     def end_task(self, task: Task) -> None:
         """What is kept of the training images: in the common space, or in CIL as the specialists see them."""
         with self.reporter.phase("statistics"):
-            if self.specialists.common is not None:
+            if self.config.common != "none":
                 add_to_common(self.specialists, task, self.setting, self.reporter)
             elif self.setting.scenario == "cil":
                 add_statistics(self.specialists, task, self.setting, self.reporter)

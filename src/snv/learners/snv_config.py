@@ -12,6 +12,8 @@ from snv.subnetworks import RULES, Budget
 from snv.valuation import SCORES
 
 IN_RUN = "in-run"
+ONNX = "onnx:"
+"""Before the name of a file with a pretrained network."""
 
 RETIRED: dict[str, Any] = {
     "consolidate": True,
@@ -42,17 +44,17 @@ class SNVConfig:
     reuse: Literal["free", "counted", "none"] = "free"  # frozen neurons cost nothing, count like new ones, stay out
     largest: float = 1.0  # share of neurons a subnetwork may have with reused ones: smaller is faster, and worse
     layer_share: float = 0.5  # of the budget, reserved for each layer's own best: half was a good start
-    dense_share: float = 0.15  # of the epochs before neurons are valued; the subnetwork needs the rest
+    dense_share: float = 0.5  # of the epochs before neurons are valued; the subnetwork needs the rest
     estimator: str = "gradient"  # any of `snv list estimators`
     others: Literal["silent", "means"] = "silent"  # neurons outside a coalition while they are valued: as in the
     # subnetwork that will answer, or at their mean responses (the paper)
     draws: int | None = None  # gradients (24) or permutations (32) of the estimator
     floor: float | None = None  # τ of tmab and truncated, a share of V(all) − V(none); None: 0.05, the paper's
     confidence: float | None = None  # α of tmab and hybrid; None: 0.95, the paper's
-    common: Literal["patches", "none"] = (
-        "patches"  # a fixed space in which all classes are compared, its opinion joined
+    common: str = (
+        "patches"  # a fixed space in which all classes are compared, its opinion joined with the specialists':
     )
-    # with the specialists'; or specialists alone
+    # random filters; onnx:FILE, a pretrained network; none, specialists alone
     rule: str = "combined"  # of CIL inference without a common space: the best of `RULES` on validation images
 
     def __post_init__(self) -> None:
@@ -63,6 +65,8 @@ class SNVConfig:
             raise UserError(f"learner.layer_share is a share, so it lies in [0, 1]; got {self.layer_share}.")
         if self.estimator not in (known := [*ESTIMATORS, *SCORES, IN_RUN]):
             raise unknown("estimator", self.estimator, known)
+        if self.common not in ("patches", "none") and not self.common.startswith(ONNX):
+            raise UserError(f"learner.common is patches, none or {ONNX}FILE; got {self.common!r}.")
         if self.rule not in RULES:
             raise unknown("rule", self.rule, RULES)
         if self.draws is not None and self.draws < 1:

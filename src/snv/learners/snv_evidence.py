@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from snv.data import Task
+from snv.learners.snv_config import ONNX
 from snv.learners.space import class_sums, fit_space
-from snv.networks import PatchSpace
+from snv.networks import Body, OnnxSpace, PatchSpace, read_pretrained
 from snv.seeding import generator
+from snv.shapes import Features, Images
 from snv.subnetworks import Common, Specialists, measure, responses, sample_of_all
 from snv.training import Reporter, Setting
 
@@ -23,21 +24,33 @@ def common_space(name: str, setting: Setting) -> Common | None:
     """The space all classes are compared in, if there is one."""
     if name == "none":
         return None
-    space = PatchSpace(setting.preprocess.shape, setting.seed).to(setting.device)
-    return Common(space, open_answers=setting.scenario == "cil", separable=False)
+    preprocess = setting.preprocess
+    space: Body = PatchSpace(preprocess.shape, setting.seed)
+    if name.startswith(ONNX):
+        space = OnnxSpace(read_pretrained(name.removeprefix(ONNX)), preprocess.mean, preprocess.std)
+    return Common(space.to(setting.device), open_answers=setting.scenario == "cil", separable=False)
 
 
-def add_to_common(specialists: Specialists, task: Task, setting: Setting, reporter: Reporter) -> None:
-    """The task's classes in the common space, and how much its opinion and the specialist's are worth."""
+def add_to_common(
+    specialists: Specialists,
+    task: Task,
+    setting: Setting,
+    reporter: Reporter,
+    shrunk: Callable[[Images], Images] = lambda images: images,
+) -> None:
+    """The task's classes in the common space, and how much its opinion and the specialist's are worth.
+
+    ``shrunk`` makes of the images, as ``setting`` prepares them, what the specialists take.
+    """
     common = specialists.common
     assert common is not None
-    if not common.tasks and isinstance(common.space, PatchSpace):
+    if not common.tasks:
         fit_space(common.space, task.train, setting, reporter)
     sums = class_sums(common.space, task, setting, reporter)
     labels = task.val.labels.to(setting.device) - task.block.start
 
-    def validation() -> Iterator[Tensor]:
-        return (images for images, _ in setting.prepared(task.val))
+    def validation() -> Iterator[tuple[Images, Features]]:
+        return ((shrunk(images), common.features(images)) for images, _ in setting.prepared(task.val))
 
     with reporter.counted(f"opinions {task.id}", len(labels)):
         specialists.add_common(sums, validation, labels)

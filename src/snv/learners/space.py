@@ -9,19 +9,24 @@ import torch
 
 from snv.components import ClassSums
 from snv.data import Split, Task
-from snv.networks import N_IMAGES, Body, PatchSpace
+from snv.networks import N_IMAGES, Body, OnnxSpace, PatchSpace
 from snv.seeding import generator
 from snv.shapes import Images, Labels
 from snv.training import Reporter, Setting
 
 
-def fit_space(space: PatchSpace, split: Split, setting: Setting, reporter: Reporter) -> None:
-    """Whiten the filters with some images of the first task."""
+def fit_space(space: Body, split: Split, setting: Setting, reporter: Reporter) -> None:
+    """Whiten the filters, or set the scale of a pretrained network, with some images of the first task."""
     rng = generator(setting.seed, "common space images")
     rows = torch.randperm(len(split), generator=rng)[:N_IMAGES]
-    patches = [space.patches(images, rng) for images, _ in setting.prepared(split, rows)]
-    with reporter.counted("common space", len(rows)):
-        space.fit(torch.cat(patches))
+    if isinstance(space, PatchSpace):
+        patches = [space.patches(images, rng) for images, _ in setting.prepared(split, rows)]
+        with reporter.counted("common space", len(rows)):
+            space.fit(torch.cat(patches))
+    elif isinstance(space, OnnxSpace):
+        images, _ = next(setting.prepared(split, rows))
+        with reporter.counted("common space", len(images)):
+            space.fit(images)
 
 
 def class_sums(space: Body, task: Task, setting: Setting, reporter: Reporter) -> ClassSums:

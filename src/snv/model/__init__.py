@@ -6,7 +6,8 @@ from snv.model.answers import Prediction
 from snv.model.audit import Audited
 from snv.model.check import Check, check
 from snv.model.classifier import SNVClassifier
-from snv.model.export import Exported, Standardised, check_export, export_onnx, export_program
+from snv.model.export import Exported, check_export, export_onnx, export_program
+from snv.model.joint import Standardised
 from snv.model.model import Model
 from snv.model.pictures import decoded, picture_files
 from snv.model.proof import Verdict

@@ -20,6 +20,12 @@ ROLES: tuple[tuple[str, str], ...] = (
     ("statistics.energy", "mean and deviation of its energy"),
     ("statistics.means", "mean features of its classes in a subnetwork"),
     ("statistics.covariance", "covariance of features within its classes"),
+    ("common.head", "the task's head in the common space"),
+    ("common.weights", "weights of its two opinions"),
+    ("common.open_weights", "weights of its two opinions, task unknown"),
+    ("common.classes", "counts, sums and products of features in the common space"),
+    ("space.file", "the pretrained network, as it was given"),
+    ("space", "how the common space turns pictures into features"),
     ("probe", "its answers to made-up probe images"),
 )
 

@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from snv.errors import UserError
 from snv.model.model import Model
 from snv.model.pictures import as_pixels
+from snv.networks import Pretrained
+
+PARAMETERS = ("network", "width", "capacity", "epochs", "seed", "features")
 
 
 class SNVClassifier:
@@ -28,11 +31,14 @@ class SNVClassifier:
         capacity: float = 0.3,
         epochs: int | None = None,
         seed: int = 0,
+        features: Pretrained | str | None = None,
     ) -> None:
+        """``features``: an ONNX file with a pretrained network, in whose features all classes are compared."""
         self.network, self.width, self.capacity, self.epochs, self.seed = network, width, capacity, epochs, seed
+        self.features = features
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        return {name: getattr(self, name) for name in ("network", "width", "capacity", "epochs", "seed")}
+        return {name: getattr(self, name) for name in PARAMETERS}
 
     def set_params(self, **params: Any) -> SNVClassifier:
         for name, value in params.items():
@@ -106,5 +112,11 @@ class SNVClassifier:
         size = max(images.shape[1:3])
         network = self.network if self.network != "auto" else ("convnet" if size <= 28 else "resnet18")
         return Model.create(
-            network=network, size=size, channels=channels, width=self.width, capacity=self.capacity, seed=self.seed
+            network=network,
+            size=size,
+            channels=channels,
+            width=self.width,
+            capacity=self.capacity,
+            features=self.features,
+            seed=self.seed,
         )

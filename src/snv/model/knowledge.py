@@ -13,12 +13,12 @@ from torch import nn
 from snv.data import Preprocess
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
-from snv.model.network import Spec, picture_format, without_tasks
+from snv.model.network import Spec, detail, picture_format, shrunk, without_tasks
 from snv.model.store import Stored
 from snv.model.task import TaskInfo
 from snv.seeding import generator
 from snv.shapes import Images, Logits, Pixels, Values
-from snv.subnetworks import Budget, Specialists
+from snv.subnetworks import Budget, Kept, Specialists
 
 AT_ONCE = 256
 """Images that go through the network together."""
@@ -80,7 +80,8 @@ class Knowledge:
         parts = []
         for part in pixels.split(AT_ONCE):
             images: Images = self.preprocess(part, self.specialists.device, None, True)
-            parts.append(self.specialists.logits(images, t).cpu())
+            small = shrunk(images, detail(self.spec))
+            parts.append(self.specialists.logits(small, t, detailed=images).cpu())
         return torch.cat(parts)
 
     # ---- kept on disk
@@ -95,14 +96,17 @@ class Knowledge:
         state = self.specialists.state()
         body = {name: x for name, x in state["network"].items() if not name.startswith("heads.")}
         states: dict[str, State] = {"network": {"body": body, "frozen": state["frozen"]}}
+        if "common" in state:
+            states["common space"] = {"space": state["common"]["space"]}
         for t, task in enumerate(self.tasks):
             states[_part(task)] = {
                 "head": dict(self.specialists.network.head(t).state_dict()),
                 "subnetwork": state["subnetworks"][t],
                 "values": self.values[t].float(),
-                "statistics": state["statistics"][t],
                 "probe": self.probes[task.uid],
             }
+            of_all = ("common", state["common"]["tasks"]) if "common" in state else ("statistics", state["statistics"])
+            states[_part(task)][of_all[0]] = of_all[1][t]
         return states
 
     @staticmethod
@@ -111,18 +115,20 @@ class Knowledge:
         content, states = stored.content, stored.states
         tasks = [TaskInfo(**task | {"classes": tuple(task["classes"])}) for task in content["tasks"]]
         spec = content["spec"]
-        knowledge = Knowledge(spec, without_tasks(spec, own, device), tasks, content["next_uid"])
+        knowledge = Knowledge(spec, without_tasks(spec, own, device, _file(states)), tasks, content["next_uid"])
         parts = [states[_part(task)] for task in tasks]
         heads = {f"heads.{t}.{name}": x for t, part in enumerate(parts) for name, x in part["head"].items()}
-        knowledge.specialists.load(
-            {
-                "network": states["network"]["body"] | heads,
-                "frozen": states["network"]["frozen"],
-                "subnetworks": [part["subnetwork"] for part in parts],
-                "certificates": [task.certificate for task in tasks],
-                "statistics": [part["statistics"] for part in parts],
-            }
-        )
+        kept: Kept = {
+            "network": states["network"]["body"] | heads,
+            "frozen": states["network"]["frozen"],
+            "subnetworks": [part["subnetwork"] for part in parts],
+            "certificates": [task.certificate for task in tasks],
+            "statistics": [part["statistics"] for part in parts if "statistics" in part],
+        }
+        if "common" in spec:
+            common = [part["common"] for part in parts]
+            kept["common"] = {"space": states["common space"]["space"], "tasks": common, "products": None}
+        knowledge.specialists.load(kept)
         knowledge.values = [part["values"].double() for part in parts]
         knowledge.probes = {task.uid: part["probe"] for task, part in zip(tasks, parts, strict=True)}
         knowledge.specialists.network.eval()
@@ -141,6 +147,12 @@ class Knowledge:
             self.specialists.load(state)
             self.specialists.network.eval()
             raise
+
+
+def _file(states: dict[str, State]) -> bytes | None:
+    """The pretrained network, if the model has one."""
+    file = states.get("common space", {}).get("space", {}).get("file")
+    return None if file is None else bytes(file.numpy())
 
 
 def _part(task: TaskInfo) -> str:

@@ -7,18 +7,23 @@ import time
 
 import torch
 
-from snv.data import InMemory, Task
+from snv.data import InMemory, Split, Task
 from snv.errors import UserError
-from snv.learners import SNV, SNVConfig
+from snv.learners import SNV, SNVConfig, add_to_common
 from snv.metrics import calibration_error, temperature
-from snv.model.knowledge import LARGEST, Knowledge
+from snv.model.knowledge import AT_ONCE, LARGEST, Knowledge
+from snv.model.network import detail, shrunk
 from snv.model.pictures import Pictures, Progress, as_task
 from snv.model.task import Learned, TaskInfo, changed_fingerprints, fingerprints
-from snv.training import Reporter, Setting, Training, TrainSettings, learn_task
+from snv.training import Reporter, Scenario, Setting, Training, TrainSettings, learn_task
 
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
-DENSE_SHARE = 0.3
+RATE, SMOOTHING = 0.004, 0.1
+"""Of the peak of a rate that decays, and of labels: as in the small streams."""
+PASSES_BESIDE_FILE = 13_000
+"""The same where a pretrained network knows most of it already."""
+DENSE_SHARE = 0.5
 """Of the epochs, before neurons are chosen: so small a subnetwork wants them chosen well."""
 
 
@@ -28,11 +33,13 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
     _require_fingerprints(knowledge)
     uid, used = knowledge.next_uid, knowledge.used()
     task = as_task(pictures, uid, sum(len(info.classes) for info in knowledge.tasks), knowledge.spec["seed"])
-    times = epochs or max(8, min(40, PASSES // len(task.train)))
+    passes = PASSES if knowledge.spec.get("features") is None else PASSES_BESIDE_FILE
+    times = epochs or max(8, min(40, passes // len(task.train)))
     learner = learner_around(knowledge, times)
-    _train(learner, task.without_test(), progress)
+    _train(learner, _as_seen(task.without_test(), detail(knowledge.spec)), progress)
     specialists = knowledge.specialists
     specialists.network.eval()
+    _compare(learner, knowledge, task.without_test(), progress)
     knowledge.next_uid += 1
     knowledge.values = list(learner.values)
     info = _judged(knowledge, name, uid, task, len(pictures.labels), start)
@@ -47,15 +54,39 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
 def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
     """A learner that goes on from what is known."""
     specialists, spec = knowledge.specialists, knowledge.spec
-    train = TrainSettings(epochs=epochs, patience=max(3, epochs // 4), precision="fp32")
-    setting = Setting(
-        specialists.network, "cil", train, knowledge.preprocess, specialists.device, spec["seed"], n_tasks=1
-    )
+    train = TrainSettings(epochs=epochs, lr=RATE, schedule="linear", warmup=1, smoothing=SMOOTHING, precision="fp32")
+    seen = dataclasses.replace(knowledge.preprocess, shape=specialists.shape)
+    scenario: Scenario = "cil" if specialists.common is None else "til"  # with it, all classes are compared there
+    setting = Setting(specialists.network, scenario, train, seen, specialists.device, spec["seed"], n_tasks=1)
     config = SNVConfig(capacity=spec["capacity"], largest=LARGEST, dense_share=DENSE_SHARE, common="none")
     learner = SNV(setting, config, specialists)
     learner.blocks, learner.values = knowledge.blocks(), list(knowledge.values)
     learner.valuations = [None] * len(learner.values)
     return learner
+
+
+def _as_seen(task: Task, times: int) -> Task:
+    """The pictures as small as the network sees them."""
+    if times == 1:
+        return task
+    return Task(task.id, task.block, task.names, _small(task.train, times), _small(task.val, times), None)
+
+
+def _small(split: Split, times: int) -> InMemory:
+    assert isinstance(split, InMemory)
+    parts = [shrunk(part.float(), times).round().to(torch.uint8) for part in split.pixels.split(AT_ONCE)]
+    return InMemory(torch.cat(parts), split.labels)
+
+
+@torch.no_grad()
+def _compare(learner: SNV, knowledge: Knowledge, task: Task, progress: Progress) -> None:
+    """What the pictures leave in the common space, if there is one."""
+    specialists, times = knowledge.specialists, detail(knowledge.spec)
+    if specialists.common is None:
+        return
+    setting = dataclasses.replace(learner.setting, preprocess=knowledge.preprocess)
+    reporter = Reporter(tell=lambda _, done, of: progress("comparing", done, of))
+    add_to_common(specialists, task, setting, reporter, lambda images: shrunk(images, times))
 
 
 def _train(learner: SNV, task: Task, progress: Progress) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 from snv import __version__
 from snv.errors import UserError
 
-FORMAT = 3
-"""1 had no certificates of evidence, names and temperatures; 2 had zeros for the responses of silent neurons."""
+FORMAT = 4
+"""1 had no certificates of evidence, names and temperatures; 2 had zeros for the responses of silent neurons; 3 had no
+common space."""
 MANIFEST = "model.json"
 FILE = re.compile(r"[a-z0-9-]+-[0-9a-f]{16}\.safetensors")
 

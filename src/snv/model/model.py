@@ -9,6 +9,7 @@ model.verify()
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,15 @@ from snv.errors import UserError
 from snv.model.answers import Prediction, predictions, probabilities
 from snv.model.audit import Audited, audited
 from snv.model.directory import Directory
-from snv.model.export import Exported, Standardised, export_checked, suffix_of
+from snv.model.export import Exported, export_checked, suffix_of
+from snv.model.joint import task_answer
 from snv.model.knowledge import Knowledge
-from snv.model.network import Spec, without_tasks
+from snv.model.network import Spec, file_format, without_tasks
 from snv.model.pictures import Progress, read_dataset, read_folder
 from snv.model.proof import Verdict, verdicts
 from snv.model.store import Store, Stored
 from snv.model.task import Learned, Status, TaskInfo
+from snv.networks import Pretrained, read_pretrained
 from snv.shapes import Pixels
 from snv.subnetworks import Compact, Plan, folded
 
@@ -51,6 +54,7 @@ class Model:
         channels: int = 3,
         width: int | None = None,
         capacity: float = 0.12,
+        features: Pretrained | str | Path | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> Model:
@@ -58,6 +62,7 @@ class Model:
 
         ``network`` is a name, or your own module that turns images (b, c, size, size) into features (b, f): its weights
         are the start, and it must be given again to `open`. ``capacity`` is the share of neurons a task may take.
+        ``features`` is an ONNX file, or what `read_pretrained` makes of it, in whose features all classes are compared.
         """
         if path is not None and Store(Path(path)).exists():
             raise UserError(f"{path} holds a model already. Open it, or choose another name.")
@@ -69,8 +74,13 @@ class Model:
             "shape": [channels, size, size],
             "capacity": capacity,
             "seed": seed,
+            "common": "patches",
         }
-        return cls(Knowledge(spec, without_tasks(spec, own, device)), Directory(None if path is None else Path(path)))
+        file = read_pretrained(features) if isinstance(features, (str, Path)) else features
+        if file is not None:
+            spec |= {"common": "file", "features": file_format(file), "detail": math.ceil(file.size / size)}
+        knowledge = Knowledge(spec, without_tasks(spec, own, device, None if file is None else file.data))
+        return cls(knowledge, Directory(None if path is None else Path(path)))
 
     @classmethod
     def open(cls, path: str | Path, *, network: nn.Module | None = None, device: str = "cpu") -> Model:
@@ -214,9 +224,9 @@ class Model:
         return copy.deepcopy(self.specialists.specialist(self.knowledge.index(name)))
 
     def deployable(self, name: str, fold: bool = True) -> nn.Module:
-        """The same for pictures as RGB in [0, 1], (b, c, size, size), norm layers folded in: what `export` writes."""
-        preprocess, small = self.knowledge.preprocess, self.compact(name)
-        return Standardised(folded(small) if fold else small, preprocess.mean, preprocess.std).eval()
+        """The task's whole answer to pictures as RGB in [0, 1], norm layers folded in: what `export` writes."""
+        knowledge, small = self.knowledge, self.compact(name)
+        return task_answer(knowledge, knowledge.index(name), folded(small) if fold else small, exportable=fold).eval()
 
     def export(self, name: str, path: str | Path | None = None, format: str = "onnx") -> Exported:  # noqa: A002
         """Write the task as a file for pictures as RGB in [0, 1], checked against the model on random pictures.

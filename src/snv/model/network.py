@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from snv.data import Preprocess
 from snv.devices import resolve_device
 from snv.errors import UserError
-from snv.networks import Body, Network, build_network, mend
+from snv.networks import Body, Network, OnnxSpace, PatchSpace, Pretrained, build_network, mend
 from snv.shapes import Features, Images
-from snv.subnetworks import Specialists, require_cuttable
+from snv.subnetworks import Common, Specialists, require_cuttable
+
+
+class FileFormat(TypedDict):
+    """What a pretrained network in a file takes, and gives."""
+
+    size: int
+    mean: list[float]
+    std: list[float]
+    n_features: int
 
 
 class Spec(TypedDict):
@@ -21,9 +31,12 @@ class Spec(TypedDict):
     network: str  # "custom": a user's own
     width: int | None
     stem: str | None
-    shape: list[int]  # of a picture: channels, height, width
+    shape: list[int]  # of a picture as the network sees it: channels, height, width
     capacity: float  # share of the free neurons that a task may take
     seed: int
+    common: NotRequired[str]  # the space in which all classes are compared: patches, file; older models have none
+    features: NotRequired[FileFormat]  # of the file
+    detail: NotRequired[int]  # pictures are read at so many times the side the network sees, for the file; else 1
 
 
 class OwnBody(Body):
@@ -41,14 +54,45 @@ class OwnBody(Body):
 
 
 def picture_format(spec: Spec) -> Preprocess:
-    """How pixels become the input of the network."""
+    """How the pixels of a picture are read."""
     channels, size, _ = spec["shape"]
-    half = (0.5,) * channels
-    return Preprocess(half, half, (channels, size, size), "crop-flip" if channels == 3 else "none")
+    side, half = size * detail(spec), (0.5,) * channels
+    return Preprocess(half, half, (channels, side, side), "crop-flip" if channels == 3 else "none")
 
 
-def without_tasks(spec: Spec, own: nn.Module | None, device: str) -> Specialists:
-    """A new network that has learned nothing."""
+def file_format(file: Pretrained) -> FileFormat:
+    """What a model keeps of a features file besides its bytes."""
+    return {"size": file.size, "mean": [*file.mean], "std": [*file.std], "n_features": file.n_features}
+
+
+def detail(spec: Spec) -> int:
+    """How many times larger pictures are read than the network sees them."""
+    return spec.get("detail", 1)
+
+
+def shrunk(images: Images, times: int) -> Images:
+    """Pictures as the network sees them: means of times × times pixels."""
+    if times == 1:
+        return images
+    channels_last = images.is_contiguous(memory_format=torch.channels_last)
+    small = F.avg_pool2d(images, times)
+    return small.contiguous(memory_format=torch.channels_last) if channels_last else small
+
+
+def common_space(spec: Spec, data: bytes | None = None) -> Common | None:
+    """The space in which all classes are compared; tasks can be taken out of it. ``data``: of a features file."""
+    if "common" not in spec:
+        return None
+    preprocess = picture_format(spec)
+    space: Body = PatchSpace(preprocess.shape, spec["seed"])
+    if (features := spec.get("features")) is not None:
+        taken = features["size"], tuple(features["mean"]), tuple(features["std"]), features["n_features"]
+        space = OnnxSpace(Pretrained(data or b"", *taken), preprocess.mean, preprocess.std)
+    return Common(space, open_answers=True, separable=True)
+
+
+def without_tasks(spec: Spec, own: nn.Module | None, device: str, data: bytes | None = None) -> Specialists:
+    """A new network that has learned nothing; ``data`` are the bytes of the features file, if there is one."""
     channels, size, _ = spec["shape"]
     if channels not in (1, 3):
         raise UserError(f"Images have 1 channel (grey) or 3 (colour); got {channels}.")
@@ -61,7 +105,10 @@ def without_tasks(spec: Spec, own: nn.Module | None, device: str) -> Specialists
         network = Network(OwnBody(own, shape), spec["seed"])
     network = network.to(where).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     try:
-        specialists = Specialists(network, shape)
+        common = common_space(spec, data)
+        if common is not None:
+            common.space.to(where)
+        specialists = Specialists(network, shape, common=common)
         network.eval()
         if own is not None:
             require_cuttable(specialists.body, specialists.neurons, shape)

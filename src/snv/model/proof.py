@@ -56,7 +56,9 @@ def _verdict(knowledge: Knowledge, t: int) -> Verdict:
     apart = float((logits - knowledge.probes[task.uid].cpu()).abs().max())
     certified = bool(task.fingerprints or issued.evidence)
     changes = _changes(issued, now, apart, certified) | changed_fingerprints(task, knowledge.preprocess)
-    known = [words for part, words in changes.items() if part not in ("evidence", "open temperature")]
+    if not _in_order(knowledge, t):
+        changes["place"] = "its place among the tasks changed"
+    known = [words for part, words in changes.items() if part not in ("evidence", "open temperature", "place")]
     unknown = [words for part, words in changes.items() if part != "temperature"]
     exact, (proof, open_proof) = now.logits == issued.logits, PROVED if certified else PROVED_BEFORE
     return Verdict(
@@ -66,6 +68,12 @@ def _verdict(knowledge: Knowledge, t: int) -> Verdict:
         None if not (certified or unknown) else not unknown,
         "; ".join(unknown) or open_proof,
     )
+
+
+def _in_order(knowledge: Knowledge, t: int) -> bool:
+    """Whether the tasks before were learned before, and those after it after: open answers add up in this order."""
+    uids = [task.uid for task in knowledge.tasks]
+    return all(uid < uids[t] for uid in uids[:t]) and all(uid > uids[t] for uid in uids[t + 1 :])
 
 
 def _changes(issued: Certificate, now: Certificate, apart: float, certified: bool) -> dict[str, str]:

@@ -51,6 +51,7 @@ class Stored:
 UPGRADES: dict[int, Callable[[Stored], Stored]] = {
     1: lambda stored: stored,  # what is not there was not certified
     2: lambda stored: stored,  # zeros are not read; others are refused where they are found
+    3: lambda stored: stored,  # specialists alone, as they were learned
 }
 """What makes a model of format k + 1 out of one of format k, by k."""
 

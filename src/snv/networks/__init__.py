@@ -22,6 +22,7 @@ from snv.networks.layers import (
     rearranged,
 )
 from snv.networks.norms import load_norm, norm_state
+from snv.networks.onnx_space import MEAN, STD, OnnxSpace, Pretrained, extra, read_pretrained
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
@@ -32,22 +33,27 @@ __all__ = [
     "DROPOUTS",
     "FUNCTIONS",
     "MAPS",
+    "MEAN",
     "NETWORKS",
     "NORMS",
     "NORM_PARTS",
     "N_IMAGES",
+    "STD",
     "Body",
     "Imitator",
     "JointNorm",
     "Kind",
     "Network",
+    "OnnxSpace",
     "PatchSpace",
     "Patches",
+    "Pretrained",
     "Specialist",
     "answers",
     "build_network",
     "bytes_of",
     "cut_linear",
+    "extra",
     "frozen_copy",
     "kind_of",
     "load_norm",
@@ -56,6 +62,7 @@ __all__ = [
     "own_answers",
     "patches",
     "places",
+    "read_pretrained",
     "rearranged",
     "resolve",
 ]

@@ -46,12 +46,12 @@ class PatchSpace(Body):
         self.size = min(height, LARGEST), min(width, LARGEST)
         filters = 4 * max(self.size) if filters is None else filters
         self.side = min(SIDE, *self.size)
-        self.seed, self.n_features = seed, 8 * filters
-        self.filters = nn.Conv2d(channels, filters, self.side, device="meta").to_empty(device="cpu")
-        self.filters.requires_grad_(False)
-        for tensor in self.filters.parameters():
-            nn.init.zeros_(tensor)  # until it is whitened
-        self.filters.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.seed, self.n_features, self.threshold = seed, 8 * filters, THRESHOLD
+        self.filters = nn.Conv2d(channels, filters, self.side, device="meta")
+        still = torch.zeros(filters, channels, self.side, self.side)  # until it is whitened
+        still = still.contiguous(memory_format=torch.channels_last)
+        self.filters.weight = nn.Parameter(still, requires_grad=False)
+        self.filters.bias = nn.Parameter(torch.zeros(filters), requires_grad=False)
 
     def patches(self, images: Images, rng: torch.Generator) -> Float[Tensor, "n d"]:
         """Some of every image, at random places."""

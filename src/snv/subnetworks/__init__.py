@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snv.subnetworks.budget import Budget, Plan, check_parts, outside_part
 from snv.subnetworks.certificate import Certificate, certify, changed_evidence, evidence_hashes, probe_logits
-from snv.subnetworks.common import Common
+from snv.subnetworks.common import Common, CommonTask
 from snv.subnetworks.cutting import Compact, Link, compact, require_cuttable
 from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
@@ -19,6 +19,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "Common",
+    "CommonTask",
     "Compact",
     "Evidence",
     "Kept",

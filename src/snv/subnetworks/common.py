@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from snv.components import ClassSums, Discriminant, discriminant, packed, unpacked
@@ -22,10 +22,14 @@ from snv.shapes import Features, Images, Labels, Logits
 from snv.subnetworks.opinions import opinion_weights, weighed
 
 ASKED = 3
-"""Specialists that are asked about an image whose task is not known: more cost time and add next to nothing."""
+"""Specialists that are asked at most about an image whose task is not known: more cost time and add next to nothing."""
+MARGIN = 1.5
+"""And only those with a class that the common space finds less likely than its favourite by this at most, in nats."""
 
 Ask: TypeAlias = Callable[[Images, int], Logits]
 """What the specialist of a task says of some images."""
+Batches: TypeAlias = Callable[[], Iterable[tuple[Images, Features]]]
+"""Some images, batch after batch, and their features in the common space; they are asked for again and again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +38,10 @@ class CommonTask:
 
     head: Discriminant  # of its own classes, by their own covariance
     weights: Float[Tensor, " 2"]  # of its specialist and of its head
-    open_weights: Float[Tensor, " 2"]  # of the common space and of the task's own answer, where no task is known
-    classes: (
-        ClassSums | None
-    )  # if that is asked for; products are those of all tasks, kept once, unless it is separable
+    open_weights: Float[
+        Tensor, " 2"
+    ]  # of the common space and of the task's own answer, where no task is known; 0: none
+    classes: ClassSums | None  # if that is asked for; products are kept once for all tasks, unless they are separable
 
     def state(self) -> State:
         classes = self.classes.state() if self.classes is not None else None
@@ -72,14 +76,22 @@ class Common:
         part = self.tasks[t]
         return weighed(part.weights, [own.log_softmax(1), part.head(features).log_softmax(1)]).float()
 
-    def open_answer(self, images: Images, ask: Ask) -> Logits:
+    def open_answer(self, images: Images, features: Features, ask: Ask) -> Logits:
         """Of all classes: the common space weighs tasks, the most likely of them are asked about their classes."""
-        weights = torch.stack([part.open_weights for part in self.tasks]).double().mean(0)
-        return weighed(weights, list(self._opinions(images, ask))).float()
+        return weighed(self.open_weights(), list(self._opinions(images, features, ask))).float()
 
-    def _opinions(self, images: Images, ask: Ask) -> tuple[Logits, Logits]:
-        features = self.features(images)
-        return self._everywhere(features), self._within_tasks(images, features, ask)
+    def open_weights(self) -> Float[Tensor, " 2"]:
+        """Of the common space and of the tasks' answers: the mean of what tasks asked for.
+
+        A task that was alone had no other to be told from and asked for nothing; as long as there is no other, its head
+        and its specialist are joined as if it were known.
+        """
+        asked = [part.open_weights for part in self.tasks if part.open_weights.any()]
+        return torch.stack(asked or [part.weights.flip(0) for part in self.tasks]).double().mean(0)
+
+    def _opinions(self, images: Images, features: Features, ask: Ask) -> tuple[Logits, Logits]:
+        everywhere = self._everywhere(features)
+        return everywhere, self._within_tasks(images, features, self.worth_asking(everywhere), ask)
 
     def _everywhere(self, features: Features) -> Logits:
         """Log-posteriors of all classes in the common space."""
@@ -87,25 +99,23 @@ class Common:
             self._all = discriminant(self.pooled())
         return self._all(features).log_softmax(1)
 
-    def _within_tasks(self, images: Images, features: Features, ask: Ask) -> Logits:
+    def _within_tasks(self, images: Images, features: Features, asked: Bool[Tensor, "b t"], ask: Ask) -> Logits:
         """Log-posteriors of classes within each task: of its specialist where it is asked, else of its head.
 
         The head says nothing that the common space has not said already, so it is not joined with the specialist here.
         """
-        blocks = self.blocks()
         said = [part.head(features).log_softmax(1) for part in self.tasks]
-        asked = self.worth_asking(features)
-        for t in range(len(blocks)):
-            rows = (asked == t).any(1).nonzero()[:, 0]
+        for t, rows in enumerate(column.nonzero()[:, 0] for column in asked.T):
             if len(rows):
                 said[t] = said[t].index_put((rows,), ask(images[rows], t).log_softmax(1).to(said[t]))
         return torch.cat(said, dim=1)
 
-    def worth_asking(self, features: Features) -> Int64[Tensor, "b asked"]:
-        """The tasks that are most likely in the common space."""
-        posterior = self._everywhere(features)
-        tasks = torch.stack([posterior[:, b.start : b.stop].logsumexp(1) for b in self.blocks()], dim=1)
-        return tasks.topk(min(ASKED, len(self.tasks)), dim=1).indices
+    def worth_asking(self, everywhere: Logits) -> Bool[Tensor, "b t"]:
+        """The tasks with the most likely classes in the common space."""
+        best = torch.stack([everywhere[:, block.start : block.stop].amax(1) for block in self.blocks()], dim=1)
+        first = best.topk(min(ASKED, len(self.tasks)), dim=1)
+        close = first.values >= first.values[:, :1] - MARGIN
+        return torch.zeros_like(best, dtype=torch.bool).scatter(1, first.indices, close)
 
     def blocks(self) -> list[range]:
         sizes = [len(part.head.bias) for part in self.tasks]
@@ -114,20 +124,22 @@ class Common:
     # ---- one task more, one task less
 
     @torch.no_grad()
-    def add(self, sums: ClassSums, validation: Callable[[], Iterable[Tensor]], labels: Labels, ask: Ask) -> None:
-        """The newest task: sums of its training images; batches of its validation images, with labels 0 … k−1."""
+    def add(self, sums: ClassSums, validation: Batches, labels: Labels, ask: Ask) -> None:
+        """The newest task: sums of its training images; its validation images, with labels 0 … k−1."""
         t, head = len(self.tasks), discriminant(sums)
-        opinions = [(ask(x, t).log_softmax(1), head(self.features(x)).log_softmax(1)) for x in validation()]
+        opinions = [(ask(x, t).log_softmax(1), head(features).log_softmax(1)) for x, features in validation()]
         weights = opinion_weights(_side_by_side(opinions), labels)
         if not self.open_answers:
-            self.tasks.append(CommonTask(head, weights, torch.ones_like(weights), None))
+            self.tasks.append(CommonTask(head, weights, torch.zeros_like(weights), None))
             return
         kept = sums if self.separable else ClassSums(sums.counts, sums.sums, sums.products[:0, :0])
         if not self.separable:
             self.products = sums.products if self.products is None else self.products + sums.products
-        self.tasks.append(CommonTask(head, weights, torch.ones_like(weights), kept))
+        self.tasks.append(CommonTask(head, weights, torch.zeros_like(weights), kept))
         self._all = None
-        opinions = [self._opinions(x, ask) for x in validation()]
+        if len(self.tasks) == 1:
+            return
+        opinions = [self._opinions(x, features, ask) for x, features in validation()]
         chosen = opinion_weights(_side_by_side(opinions), labels + self.blocks()[-1].start)
         self.tasks[-1] = CommonTask(head, weights, chosen, kept)
 

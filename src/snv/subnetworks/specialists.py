@@ -23,8 +23,9 @@ from snv.subnetworks.certificate import (
     evidence_hashes,
     probe_logits,
 )
-from snv.subnetworks.common import Common
+from snv.subnetworks.common import Batches, Common
 from snv.subnetworks.cutting import Compact, compact
+from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics
 from snv.subnetworks.subnetwork import Subnetwork
@@ -64,6 +65,7 @@ class Specialists:
         self.common = common
         self._phase = phase
         self._cut_out: dict[int, Compact] = {}
+        self._folded: dict[int, Compact] = {}
         self._reads: dict[bytes, list[Read]] = {}
 
     # ---- what is frozen
@@ -108,18 +110,27 @@ class Specialists:
         inside = specialist.body(images)
         return specialist.in_order(inside), specialist.head(inside)
 
-    def logits(self, images: Images, t: int | None, rule: str = "combined") -> Logits:
-        """Of the classes of task t; of all classes if it is not known: by the common space, else by one of `RULES`."""
+    def logits(self, images: Images, t: int | None, rule: str = "combined", detailed: Images | None = None) -> Logits:
+        """Of the classes of task t; of all classes if it is not known: by the common space, else by one of `RULES`.
+
+        ``detailed``: the same images with more pixels, if the common space sees more than the network.
+        """
+        seen = images if detailed is None else detailed
         if t is not None:
             own, common = self.answer(images, t)[1], self._common_of(t)
-            return own if common is None else common.answer(own, common.features(images), t)
+            return own if common is None else common.answer(own, common.features(seen), t)
         if self.common is not None:
-            return self.common.open_answer(images, self._ask)
+            return self.common.open_answer(images, self.common.features(seen), self._ask)
         return RULES[rule](evidence_of(self, images, whole_only=rule == "single-head"))
 
     def _ask(self, images: Images, t: int) -> Logits:
+        """What task t's specialist says, by a copy of it with fewer operations, since many are asked."""
         with self._phase("ask"):
-            return self.answer(images, t)[1]
+            if t not in self._folded:
+                with torch.inference_mode(False):
+                    self._folded[t] = folded(self.specialist(t))
+            logits: Logits = self._folded[t](images)
+            return logits
 
     def _common_of(self, t: int) -> Common | None:
         """The common space, once task t has its part in it."""
@@ -131,6 +142,7 @@ class Specialists:
         """From now on the newest head's task has this subnetwork: frozen, certified, and no earlier task changed."""
         self.subnetworks.append(subnetwork)
         self._cut_out.clear()
+        self._folded.clear()
         self.certificates.append(self.certify(len(self.subnetworks) - 1, seed))
         self.verify()
 
@@ -140,7 +152,7 @@ class Specialists:
         t = len(self.statistics) - 1
         self.certificates[t] = replace(self.certificates[t], evidence=_evidence(self, t))
 
-    def add_common(self, sums: ClassSums, validation: Callable[[], Iterable[Tensor]], labels: Labels) -> None:
+    def add_common(self, sums: ClassSums, validation: Batches, labels: Labels) -> None:
         """The newest task's part in the common space, from its training and validation images: certified too."""
         assert self.common is not None
         self.common.add(sums, validation, labels, self._ask)
@@ -162,6 +174,7 @@ class Specialists:
         self.certificates[t:] = [later.without_specialist(t) for later in self.certificates[t:]]
         _renew_norm(self.body, self.neurons, self.subnetworks[-1] if self.subnetworks else None)
         self._cut_out.clear()
+        self._folded.clear()
 
     # ---- proof
 
@@ -212,6 +225,7 @@ class Specialists:
         if self.common is not None:
             self.common.load(state["common"], self.device)
         self._cut_out.clear()
+        self._folded.clear()
 
 
 def responses(specialists: Specialists, batches: Iterable[Images]) -> tuple[list[Tensor], Logits]:
