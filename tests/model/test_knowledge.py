@@ -8,7 +8,7 @@ import torch
 from drawn import BIRDS, TREES, contents
 from snv import Model, UserError
 from snv.model.store import Store
-from taught import QUICK, all_unchanged, answers, evidence, everything, one_ulp, same
+from taught import QUICK, all_unchanged, answers, everything, evidence, one_ulp, same
 
 
 def test_a_model_that_was_saved_opens_to_the_same_bits(model, tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from snv.subnetworks import CommonTask
 
 
 class Standardised(nn.Module):
-    """Pixels in [0, 1] are standardised, then classified."""
+    """Pixels in [0, 1] are standardised, then classified, or whatever else is done with them inside."""
 
     def __init__(self, inner: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         super().__init__()
@@ -30,9 +31,8 @@ class Standardised(nn.Module):
         self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(1, -1, 1, 1))
 
-    def forward(self, images: Tensor) -> Tensor:
-        answer: Tensor = self.inner((images - self.mean) / self.std)
-        return answer
+    def forward(self, images: Tensor) -> Any:
+        return self.inner((images - self.mean) / self.std)
 
 
 class Joint(nn.Module):
@@ -53,7 +53,7 @@ class Joint(nn.Module):
         own: Tensor = self.specialist(images)
         common = features @ self.weight.T + self.bias
         joined: Tensor = self.own * own.log_softmax(1) + self.common * common.log_softmax(1)
-        return joined
+        return joined.log_softmax(1)
 
 
 class Whole(nn.Module):

@@ -6,6 +6,7 @@ from typing import NotRequired, TypedDict
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from snv.data import Preprocess
@@ -70,7 +71,7 @@ def detail(spec: Spec) -> int:
     return spec.get("detail", 1)
 
 
-def shrunk(images: Images, times: int) -> Images:
+def shrunk(images: Images, times: int) -> Float[Tensor, "b c rows columns"]:
     """Pictures as the network sees them: means of times × times pixels."""
     if times == 1:
         return images

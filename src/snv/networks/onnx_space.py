@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -102,7 +103,7 @@ class OnnxSpace(Body):
         parts = [self._run(self.prepared(chunk)) for chunk in images.split(CHUNK)]
         return torch.cat(parts).to(images.device) * self.scale.to(images.device).float()
 
-    def prepared(self, images: Images) -> Images:
+    def prepared(self, images: Images) -> Float[Tensor, "b rgb side side"]:
         """Images as the file takes them."""
         if images.shape[2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bilinear", align_corners=False)
@@ -112,7 +113,12 @@ class OnnxSpace(Body):
         threads = torch.get_num_threads()
         if threads not in self._sessions:
             self._sessions = {threads: _session(self.file.cpu().numpy().tobytes(), "the features file", threads)}
-        return torch.from_numpy(features_of(self._sessions[threads], images.detach().cpu().contiguous().numpy()))
+        try:
+            return torch.from_numpy(features_of(self._sessions[threads], images.detach().cpu().contiguous().numpy()))
+        except Exception as error:  # as in `_session`
+            raise UserError(
+                f"The features file cannot be run ({_reason(error)}). Restore a copy of the model."
+            ) from None
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -141,10 +147,14 @@ def _session(data: bytes, name: str, threads: int) -> Any:
     try:
         return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # of a library that has many kinds, none of them public
-        reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"{name} is not an ONNX file that can be run ({reason[:160]}). Weights must be in the same file."
+            f"{name} is not an ONNX file that can be run ({_reason(error)}). Weights must be in the same file."
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    """The first line, which says it."""
+    return (str(error).strip().splitlines() or ["no reason given"])[0][:160]
 
 
 def _side(session: Any, path: Path, size: int | None) -> int:
@@ -186,9 +196,8 @@ def _tried(pretrained: Pretrained, session: Any, path: Path) -> Pretrained:
         seconds = (time.perf_counter() - start) / len(images)
         alone = features_of(session, images[:1])
     except Exception as error:  # as above
-        reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"{path} cannot read images of {pretrained.size} × {pretrained.size} pixels ({reason[:160]}). Set its size."
+            f"{path} cannot read images of {pretrained.size} × {pretrained.size} pixels ({_reason(error)}). Set its size."
         ) from None
     if features.ndim != 2 or len(features) != len(images) or features.shape[1] < 2:
         raise UserError(

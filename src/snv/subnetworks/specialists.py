@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from snv.components import ClassSums, redraw
@@ -29,6 +30,10 @@ from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics
 from snv.subnetworks.subnetwork import Subnetwork
+
+
+Detailed: TypeAlias = Float[Tensor, "b c rows columns"]
+"""Images with more pixels than the network sees."""
 
 
 class Kept(TypedDict):
@@ -110,7 +115,7 @@ class Specialists:
         inside = specialist.body(images)
         return specialist.in_order(inside), specialist.head(inside)
 
-    def logits(self, images: Images, t: int | None, rule: str = "combined", detailed: Images | None = None) -> Logits:
+    def logits(self, images: Images, t: int | None, rule: str = "combined", detailed: Detailed | None = None) -> Logits:
         """Of the classes of task t; of all classes if it is not known: by the common space, else by one of `RULES`.
 
         ``detailed``: the same images with more pixels, if the common space sees more than the network.
