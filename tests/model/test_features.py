@@ -76,7 +76,7 @@ def test_a_picture_is_read_as_finely_as_the_file_sees_it_and_shrunk_for_the_netw
 def test_export_holds_everything_and_torch_programs_are_refused(model, tmp_path):
     exported = model.export("fish", tmp_path / "fish.onnx")
     assert exported.shape == (3, 32, 32) and (tmp_path / "fish.onnx").exists()
-    with pytest.raises(UserError, match="exported to onnx. Leave out the format"):
+    with pytest.raises(UserError, match=r"exported to onnx\. Leave out the format"):
         model.export("fish", tmp_path / "fish.pt2", "torch-export")
 
 

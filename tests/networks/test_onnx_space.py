@@ -150,7 +150,7 @@ def test_a_file_cut_short_is_refused(tmp_path):
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
     for path in (tmp_path / "none.onnx", tmp_path):
-        with pytest.raises(UserError, match="cannot be read .* Give an ONNX file"):
+        with pytest.raises(UserError, match=r"cannot be read .* Give an ONNX file"):
             read_pretrained(path)
 
 
@@ -176,7 +176,7 @@ def test_a_side_out_of_range_is_refused(tmp_path):
 
 def test_a_file_that_is_too_slow_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("snv.networks.onnx_space.SLOWEST", 0.0)
-    with pytest.raises(UserError, match="s for a picture, more than 0. Use a smaller one"):
+    with pytest.raises(UserError, match=r"s for a picture, more than 0\. Use a smaller one"):
         read_pretrained(write_onnx(tmp_path / "net.onnx"))
 
 

@@ -196,9 +196,8 @@ def _tried(pretrained: Pretrained, session: Any, path: Path) -> Pretrained:
         seconds = (time.perf_counter() - start) / len(images)
         alone = features_of(session, images[:1])
     except Exception as error:  # as above
-        raise UserError(
-            f"{path} cannot read images of {pretrained.size} × {pretrained.size} pixels ({_reason(error)}). Set its size."
-        ) from None
+        sides = f"{pretrained.size} × {pretrained.size}"
+        raise UserError(f"{path} cannot read images of {sides} pixels ({_reason(error)}). Set its size.") from None
     if features.ndim != 2 or len(features) != len(images) or features.shape[1] < 2:
         raise UserError(
             f"{path} should give features (batch, f) or maps (batch, f, h, w); its first output is {features.shape} "

@@ -31,7 +31,6 @@ from snv.subnetworks.reads import Read, reads
 from snv.subnetworks.rules import RULES, Evidence, Statistics
 from snv.subnetworks.subnetwork import Subnetwork
 
-
 Detailed: TypeAlias = Float[Tensor, "b c rows columns"]
 """Images with more pixels than the network sees."""
 
