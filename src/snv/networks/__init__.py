@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snv.errors import UserError, unknown
+from snv.networks.autoencoder import AutoEncoder, Code, Factors, Rescaling
 from snv.networks.body import Body
 from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
@@ -36,13 +37,17 @@ __all__ = [
     "NORMS",
     "NORM_PARTS",
     "N_IMAGES",
+    "AutoEncoder",
     "Body",
+    "Code",
+    "Factors",
     "Imitator",
     "JointNorm",
     "Kind",
     "Network",
     "PatchSpace",
     "Patches",
+    "Rescaling",
     "Specialist",
     "answers",
     "build_network",
