@@ -9,6 +9,8 @@ from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
 from snv.learners.lwf import LwF
+from snv.learners.nfl import NFL
+from snv.learners.nfl_plus import NFLPlus
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
@@ -24,6 +26,8 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "ewc": EWC,
     "si": SI,
     "lwf": LwF,
+    "nfl": NFL,
+    "nfl+": NFLPlus,
     "pec": PEC,
     "slda": SLDA,
     "wsn": WSN,
@@ -37,6 +41,7 @@ __all__ = [
     "DER",
     "EWC",
     "LEARNERS",
+    "NFL",
     "PEC",
     "SCENARIOS",
     "SGD",
@@ -49,6 +54,7 @@ __all__ = [
     "Joint",
     "Learner",
     "LwF",
+    "NFLPlus",
     "SNVConfig",
     "SNVPaper",
     "bytes_beyond_network",
