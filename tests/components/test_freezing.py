@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
-from snv.components.freezing import Frozen
+from snv.components.freezing import Frozen, unmoved
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,15 @@ def test_some_columns_of_a_row_may_be_frozen_and_others_not(dtype):
     assert torch.equal(weight[mask], before[mask])
     assert bool(weight[0, 0, 0, 0].signbit()), "minus zero is minus zero"
     assert torch.equal(weight[~mask], moved[~mask])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_that_does_not_move_passes_gradients_on_and_takes_none(bias):
+    torch.manual_seed(0)
+    layer, x = nn.Linear(6, 8, bias=bias), torch.randn(5, 6).requires_grad_()
+    assert torch.equal(unmoved(layer, x), layer(x))
+    unmoved(layer, x).square().sum().backward()
+    assert all(p.grad is None for p in layer.parameters())
+    through, x.grad = x.grad, None
+    layer(x).square().sum().backward()
+    assert torch.equal(through, x.grad)

@@ -27,6 +27,9 @@ BY_HAND = {
     ("ewc", "cil"): 2 * 4 * (BODY + HEADS),
     ("si", "cil"): 4 * (BODY + HEADS),
     ("lwf", "til"): 4 * (BODY + HEADS),
+    ("nfl", "til"): 0,
+    # the auto-encoder, and a row of V with v0, u and q for every class but the newest
+    ("nfl+", "cil"): 4 * (2 * 8 * HIDDEN + 8 + HIDDEN) + 4 * (CLASSES - 2) * (8 + 3),
     ("icarl", "cil"): 12 * PIXELS + 4 * CLASSES * HIDDEN,
     ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),

@@ -29,8 +29,8 @@ def matrix(learner, stream):
 
 
 def test_the_task_just_learned_is_answered_better_than_by_chance(name, scenario):
-    if (name, scenario) == ("snv-paper", "cil"):
-        pytest.skip("its heads are never trained against each other; test_snv_paper.py has what holds instead")
+    if (name, scenario) in (("snv-paper", "cil"), ("nfl", "cil")):
+        pytest.skip(f"its heads are never trained against each other; test_{name.replace('-', '_')}.py has what holds")
     stream = toy_stream()
     for t, row in enumerate(matrix(make(name, scenario, stream), stream)):
         n_candidates = 2 if scenario == "til" else 2 * (t + 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from snv.components.dark import in_columns, passed, two_draws
+from snv.components.distillation import distillation
 from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
-from snv.components.freezing import Frozen, bits
+from snv.components.freezing import Frozen, bits, unmoved
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
@@ -26,6 +27,7 @@ __all__ = [
     "buffer_size",
     "copied",
     "discriminant",
+    "distillation",
     "exemplars_per_class",
     "fisher_of",
     "held",
@@ -40,6 +42,7 @@ __all__ = [
     "squared_gradients",
     "teacher_state",
     "two_draws",
+    "unmoved",
     "unpacked",
     "weighted_distance",
 ]

@@ -1,4 +1,4 @@
-"""Weights that must not move, put back bit by bit."""
+"""Weights that must not move: put back bit by bit, or given no gradient at all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from snv.shapes import Entries
 
@@ -54,3 +55,8 @@ class Frozen:
 def bits(tensor: Tensor) -> Tensor:
     """The same memory, read as integers."""
     return tensor.detach().view(BITS[tensor.element_size()])
+
+
+def unmoved(layer: nn.Linear, x: Tensor) -> Tensor:
+    """What the layer makes of ``x``: gradients pass through it to ``x``, and it gets none itself."""
+    return F.linear(x, layer.weight.detach(), None if layer.bias is None else layer.bias.detach())

@@ -9,6 +9,8 @@ from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
 from snv.learners.lwf import LwF
+from snv.learners.nfl import NFL
+from snv.learners.nfl_plus import NFLPlus
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
@@ -25,6 +27,8 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "ewc": EWC,
     "si": SI,
     "lwf": LwF,
+    "nfl": NFL,
+    "nfl+": NFLPlus,
     "pec": PEC,
     "slda": SLDA,
     "wsn": WSN,
@@ -38,6 +42,7 @@ __all__ = [
     "DER",
     "EWC",
     "LEARNERS",
+    "NFL",
     "PEC",
     "SCENARIOS",
     "SGD",
@@ -50,6 +55,7 @@ __all__ = [
     "Joint",
     "Learner",
     "LwF",
+    "NFLPlus",
     "SNVConfig",
     "SNVPaper",
     "add_to_common",

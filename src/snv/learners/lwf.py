@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from snv.components import restored_teacher, teacher_state
+from snv.components import distillation, restored_teacher, teacher_state
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
@@ -37,11 +36,6 @@ class LwFConfig:
         if not 0 < self.temperature < float("inf"):
             raise UserError(f"learner.temperature is a positive number; got {self.temperature}. Try 2.")
         check_range(self, "head_epochs", 0)
-
-
-def distillation(student: Logits, teacher: Logits, temperature: float) -> Tensor:
-    """KD_τ = τ² · mean_i [−Σ_c softmax(a_i/τ)_c log softmax(b_i/τ)_c] of teacher's a and student's b."""
-    return temperature**2 * F.cross_entropy(student.float() / temperature, (teacher.float() / temperature).softmax(1))
 
 
 class LwF(Learner[LwFConfig]):

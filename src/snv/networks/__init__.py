@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from snv.errors import UserError, unknown
+from snv.networks.autoencoder import AutoEncoder, Code, Factors, Rescaling
 from snv.networks.body import Body
 from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
@@ -39,7 +40,10 @@ __all__ = [
     "NORM_PARTS",
     "N_IMAGES",
     "STD",
+    "AutoEncoder",
     "Body",
+    "Code",
+    "Factors",
     "Imitator",
     "JointNorm",
     "Kind",
@@ -48,6 +52,7 @@ __all__ = [
     "PatchSpace",
     "Patches",
     "Pretrained",
+    "Rescaling",
     "Specialist",
     "answers",
     "build_network",
