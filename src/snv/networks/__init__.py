@@ -22,6 +22,7 @@ from snv.networks.layers import (
     rearranged,
 )
 from snv.networks.norms import load_norm, norm_state
+from snv.networks.projector import Projector, Spherical
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
@@ -43,7 +44,9 @@ __all__ = [
     "Network",
     "PatchSpace",
     "Patches",
+    "Projector",
     "Specialist",
+    "Spherical",
     "answers",
     "build_network",
     "bytes_of",
