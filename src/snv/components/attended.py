@@ -24,7 +24,7 @@ class Wire:
     reads: int | None  # the gates its input has passed; None: it reads images
     feeds: int = -1  # the gates its output meets
 
-    def share_in_use(self, used: Sequence[Values]) -> Iterator[tuple[Tensor, Tensor]]:
+    def share_in_use(self, used: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Weight and bias, each with how far earlier tasks use it: min(M[out], M[in]), and M[out]."""
         weight, out = self.module.weight, used[self.feeds]
         share = out[:, None].expand(weight.shape[:2])
@@ -54,7 +54,7 @@ class Attended:
         self._gate(body, graph)
         self.module = fx.GraphModule(body, graph)
 
-    def __call__(self, images: Images, gates: Sequence[Values], state: dict[str, Tensor] | None = None) -> Features:
+    def __call__(self, images: Images, gates: Sequence[Tensor], state: dict[str, Tensor] | None = None) -> Features:
         """Features through one layer of gates for each of `sizes`; ``state`` stands in for some of the body's own."""
         features: Features = functional_call(self.module, state or {}, (images, *gates))
         return features
