@@ -15,8 +15,8 @@ def rng(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def some_gates(hard: bool = True) -> TaskGates:
-    return TaskGates([3, 5], 700.0, hard, seed=0, device=torch.device("cpu"))
+def some_gates(hard: bool = True, sizes: tuple[int, ...] = (3, 5), start: float = 0.0) -> TaskGates:
+    return TaskGates(list(sizes), 700.0, hard, start, seed=0, device=torch.device("cpu"))
 
 
 def test_gates_are_flat_at_the_first_step_of_an_epoch_and_steepest_at_its_last():
@@ -109,3 +109,11 @@ def test_saved_and_loaded_they_are_the_same():
     other.load_state_dict(gates.state_dict())
     assert all(torch.equal(gates.settled(t), other.settled(t)) for t in range(3))
     assert [part.shape[0] for part in other.by_layer(other.used())] == [3, 5]
+
+
+@pytest.mark.parametrize(("start", "share"), [(0.0, 0.5), (1.0, 0.841), (-1.0, 0.159)])
+def test_the_start_says_how_many_gates_are_open_at_first_in_every_task(start, share):
+    gates = some_gates(sizes=(4000, 4000), start=start)
+    gates.keep()
+    for t in range(3):
+        assert float(gates.settled(t).mean()) == pytest.approx(share, abs=0.02)

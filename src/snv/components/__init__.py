@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snv.components.attended import Attended, Wire
-from snv.components.attention import TaskGates, new_use
+from snv.components.attention import LARGEST, TaskGates, new_use
 from snv.components.dark import in_columns, passed, two_draws
 from snv.components.directions import new_directions
 from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
@@ -17,6 +17,7 @@ from snv.components.teacher import restored_teacher, teacher_state
 
 __all__ = [
     "HOLDS_WEIGHTS_ONLY",
+    "LARGEST",
     "Answers",
     "Attended",
     "ClassSums",

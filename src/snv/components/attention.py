@@ -62,14 +62,17 @@ def new_use(gates: Values, used: Values) -> Tensor:
 class TaskGates:
     """A gate per neuron for every task, all layers in a row: those of earlier tasks stay, one task's are learned."""
 
-    def __init__(self, sizes: list[int], steepest: float, hard: bool, seed: int, device: torch.device) -> None:
-        self.sizes, self.steepest, self.hard, self.seed = sizes, steepest, hard, seed
+    def __init__(
+        self, sizes: list[int], steepest: float, hard: bool, start: float, seed: int, device: torch.device
+    ) -> None:
+        """``start`` is the mean of the embeddings a task starts from: with 0 half of its gates are open at first."""
+        self.sizes, self.steepest, self.hard, self.start, self.seed = sizes, steepest, hard, start, seed
         self.kept: list[Tensor] = []  # e of earlier tasks
         self.embedding = nn.Parameter(self._drawn(0).to(device))  # e of the task under way, or of the next to begin
 
     def _drawn(self, t: int) -> Values:
-        """What task t starts from, as in the original: half of the gates are open."""
-        return torch.randn(sum(self.sizes), generator=generator(self.seed, "gates", t))
+        """What task t starts from: N(start, 1)."""
+        return self.start + torch.randn(sum(self.sizes), generator=generator(self.seed, "gates", t))
 
     def soft(self, step: int, n_steps: int) -> Values:
         """The gates a step of the task under way learns with."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
-from snv.learners.checks import check_least, check_range
+from snv.learners.dcnet_config import DCNetConfig
 from snv.learners.dcnet_losses import (
     Directions,
     aggregation,
@@ -31,29 +30,6 @@ from snv.networks import Projector, Spherical, bytes_of, norm_state
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits, Values
 from snv.training import EVALUATION_BATCH, Batch, Setting, Stage
-
-
-@dataclass(frozen=True)
-class DCNetConfig:
-    """Learning rate, batch size and epochs are those of training."""
-
-    contrast: float = 1.0  # λ_dc, the weight of L_con: the paper's for CIFAR-100 and Tiny-ImageNet (ImageNet-1k: 0.5)
-    switch: float = 0.57  # share of a task's epochs before L_con joins in: the authors' 400 of 700
-    first_sparsity: float = 1.5  # λ_h of the first task: the authors'
-    sparsity: float = 1.0  # λ_h of later tasks: the authors'
-    steepest: float = 700.0  # s_max: the authors'
-    gates: Literal["hard", "soft"] = "hard"  # what a task answers with; soft ones, the authors', forget a little
-    dimension: int = 256  # of the sphere: the authors'
-    views: int = 1  # of each image in a step; the authors' 2 take twice the time
-    rotations: bool = False  # images are also seen turned thrice, as other classes: the authors'; 4 times the time
-    classifier_epochs: int = 100  # of the linear layer: the authors'
-    classifier_passes: int = 3  # of training images through the body for it, each augmented anew; the authors': 100
-
-    def __post_init__(self) -> None:
-        check_least(self, 0, "contrast", "first_sparsity", "sparsity")
-        check_least(self, 1, "steepest", "dimension", "classifier_epochs", "classifier_passes")
-        check_range(self, "switch", 0, 1, advice="Try 0.57, or 1 to do without the contrastive loss.")
-        check_range(self, "views", 1, 2, advice="Try 1, or the authors' 2.")
 
 
 class DCNet(Learner[DCNetConfig]):
@@ -80,7 +56,8 @@ class DCNet(Learner[DCNetConfig]):
         self.body = Attended(setting.network.body)
         self.projector = Projector(n, config.dimension, generator(setting.seed, "projector")).to(setting.device)
         sizes = [*self.body.sizes, n]  # the last gates are the projector's
-        self.gates = TaskGates(sizes, config.steepest, config.gates == "hard", setting.seed, setting.device)
+        hard = config.gates == "hard"
+        self.gates = TaskGates(sizes, config.steepest, hard, config.start, setting.seed, setting.device)
         self.norms: list[dict[str, Tensor]] = []  # of the tasks learned
         self.directions: list[Directions] = []  # of all tasks begun
         self.degrees: list[float] = []  # A of the tasks that came to the switch
@@ -92,7 +69,7 @@ class DCNet(Learner[DCNetConfig]):
         self.used = self.gates.used()
         self.temperature = orthogonal_temperature(self.used)
         shares = list(self._shares_in_use())
-        hard = self.config.gates == "hard"
+        hard = self.gates.hard
         self.held = Frozen((weight, share > 0) for weight, share in shares) if hard else Slowed(shares)
 
     def _shares_in_use(self) -> Iterable[tuple[Tensor, Tensor]]:
