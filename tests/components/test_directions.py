@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snv.components.directions import WIDEST, new_directions
+from snv.components.directions import WIDEST, new_directions, require_room
 from snv.errors import UserError
 
 
@@ -42,3 +42,13 @@ def test_the_same_generator_gives_the_same_directions():
 def test_more_than_fit_are_refused_with_advice():
     with pytest.raises(UserError, match=r"8 directions do not fit into 4 dimensions .* Raise learner.dimension"):
         grown(4, 4, 3)
+
+
+def test_what_would_fail_in_a_late_task_is_refused_at_once():
+    def rng(t: int) -> torch.Generator:
+        return torch.Generator().manual_seed(t)
+
+    require_room(256, 40, 8, rng)
+    require_room(12, 4, 3, rng)
+    with pytest.raises(UserError, match="do not fit into 12 dimensions"):
+        require_room(12, 4, 8, rng)

@@ -29,7 +29,7 @@ def convolutional(stream, network: str = "convnet", train: dict | None = None, *
     setting = make("sgd", "til", stream, epochs=2).setting
     body = build_network(network, stream.source.shape, 0, width=4).to(memory_format=torch.channels_last)
     settings = dataclasses.replace(setting.train, **(train or {}))
-    config = {"dimension": 16, "classifier_epochs": 5} | config
+    config = {"dimension": 32, "classifier_epochs": 5} | config
     return DCNet(dataclasses.replace(setting, network=body, train=settings), DCNet.Config(**config))
 
 
@@ -287,6 +287,14 @@ def test_directions_of_different_tasks_are_at_right_angles_and_within_the_bound_
     assert (b @ b.T - torch.eye(280)).abs().max() <= 0.1001
 
 
+def test_too_small_a_sphere_is_refused_when_the_first_task_begins():
+    stream = toy_stream()
+    learner = make("dcnet", "til", stream, dimension=4)
+    with pytest.raises(UserError, match="do not fit into 4 dimensions"):
+        learner.begin_task(stream.task(0).without_test())
+    assert learner.blocks == []
+
+
 def test_every_task_has_norm_layers_of_its_own_and_starts_from_the_last_ones():
     stream = toy_stream()
     learner = convolutional(stream)
@@ -340,7 +348,7 @@ def test_with_rotations_a_class_has_four_directions_and_the_answer_is_a_mean_ove
     for t in range(2):
         learn(learner, stream, t)
     learner.network.eval()
-    assert [b.shape for b in learner.directions] == [(8, 16)] * 2
+    assert [b.shape for b in learner.directions] == [(8, 32)] * 2
     assert learner.network.head_sizes == [8, 8]
     x, o = probes(), torch.zeros(7, 2)
     for r in range(4):

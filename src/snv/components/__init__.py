@@ -5,7 +5,7 @@ from __future__ import annotations
 from snv.components.attended import Attended, Wire
 from snv.components.attention import LARGEST, TaskGates, new_use
 from snv.components.dark import in_columns, passed, two_draws
-from snv.components.directions import new_directions
+from snv.components.directions import new_directions, require_room
 from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
 from snv.components.freezing import Frozen, Slowed, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
@@ -47,6 +47,7 @@ __all__ = [
     "packed",
     "passed",
     "redraw",
+    "require_room",
     "restored",
     "restored_teacher",
     "squared_gradients",

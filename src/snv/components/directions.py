@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -26,6 +28,13 @@ def new_directions(old: Old, n: int, rng: torch.Generator) -> New:
         orthonormal: Tensor = torch.linalg.qr(torch.cat([known, drawn]).T).Q
         return orthonormal.T[len(old) :].to(old)
     return spread_out(known, F.normalize(drawn)).to(old)
+
+
+def require_room(dimension: int, n: int, n_tasks: int, rng: Callable[[int], torch.Generator]) -> None:
+    """Refuse at once what would fail in a late task: ``n`` directions for each; ``rng`` gives a task's generator."""
+    trial = torch.zeros(0, dimension)
+    for t in range(n_tasks if n * n_tasks > dimension else 0):
+        trial = torch.cat([trial, new_directions(trial, n, rng(t))])
 
 
 def spread_out(old: Old, new: New) -> New:

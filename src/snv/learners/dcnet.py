@@ -10,7 +10,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from snv.components import Attended, Frozen, Slowed, TaskGates, Wire, fit_linear, new_directions, new_use
+from snv.components import (
+    Attended,
+    Frozen,
+    Slowed,
+    TaskGates,
+    Wire,
+    fit_linear,
+    new_directions,
+    new_use,
+    require_room,
+)
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
@@ -69,8 +79,8 @@ class DCNet(Learner[DCNetConfig]):
         self.used = self.gates.used()
         self.temperature = orthogonal_temperature(self.used)
         shares = list(self._shares_in_use())
-        hard = self.gates.hard
-        self.held = Frozen((weight, share > 0) for weight, share in shares) if hard else Slowed(shares)
+        frozen = ((weight, share > 0) for weight, share in shares)
+        self.held = Frozen(frozen) if self.gates.hard else Slowed(shares)
 
     def _shares_in_use(self) -> Iterable[tuple[Tensor, Tensor]]:
         """Every shared weight, and how far earlier tasks use it."""
@@ -81,10 +91,12 @@ class DCNet(Learner[DCNetConfig]):
     # ---- the course of a task
 
     def begin_task(self, task: Task) -> None:
-        t, n, seed = len(self.blocks), self.turns * len(task.block), self.setting.seed
+        t, n, seed, d = len(self.blocks), self.turns * len(task.block), self.setting.seed, self.config.dimension
+        if t == 0:
+            require_room(d, n, self.setting.n_tasks, partial(generator, seed, "directions"))
         self.network.add_head(n)
         self.blocks.append(task.block)
-        before = torch.cat([torch.zeros(0, self.config.dimension, device=self.setting.device), *self.directions])
+        before = torch.cat([torch.zeros(0, d, device=self.setting.device), *self.directions])
         self.directions.append(new_directions(before, n, generator(seed, "directions", t)))
         self.projector.renew(generator(seed, "projector", t))
 
