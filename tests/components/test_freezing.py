@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, AdamW
 
-from snv.components.freezing import Frozen, unmoved
+from snv.components.freezing import Frozen, Slowed, unmoved
 
 
 @pytest.mark.parametrize(
@@ -62,3 +62,25 @@ def test_a_layer_that_does_not_move_passes_gradients_on_and_takes_none(bias):
     through, x.grad = x.grad, None
     layer(x).square().sum().backward()
     assert torch.equal(through, x.grad)
+
+
+def test_of_a_step_only_the_share_that_is_not_held_back_is_taken():
+    torch.manual_seed(0)
+    weight = torch.randn(4, 3, 2, 2).contiguous(memory_format=torch.channels_last).requires_grad_()
+    bias, free = torch.randn(4, requires_grad=True), torch.randn(3, requires_grad=True)
+    share = torch.rand(4, 3)
+    share[0], share[1] = 0, 1
+    slowed = Slowed([(weight, share), (bias, share[:, 0]), (free, torch.zeros(3))])
+    optimizer = Adam([weight, bias, free], lr=0.1)
+    for _ in range(3):
+        before = [x.detach().clone() for x in (weight, bias, free)]
+        sum(x.square().sum() for x in (weight, bias, free)).backward()
+        slowed.remember()
+        optimizer.step()
+        stepped = [x.detach().clone() for x in (weight, bias, free)]
+        slowed.restore()
+        held = [share[..., None, None], share[:, 0], torch.zeros(3)]
+        for now, old, new, back in zip((weight, bias, free), before, stepped, held, strict=True):
+            torch.testing.assert_close(now.detach(), old + (new - old) * (1 - back))
+        assert torch.equal(weight[1], before[0][1])
+        assert torch.equal(weight[0], stepped[0][0])

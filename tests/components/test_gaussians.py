@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_inverse_written_out(drawn):
     within = spread.T @ spread / 300
     shrunk = 0.9 * within + (0.1 * within.trace() / 5) * torch.eye(5, dtype=torch.float64)
     precision = torch.linalg.inv(shrunk)
-    expected = x @ precision @ means.T - 0.5 * (means @ precision * means).sum(1)
+    expected = features.double() @ precision @ means.T - 0.5 * (means @ precision * means).sum(1)
     torch.testing.assert_close(
         discriminant(sums_of(features, labels), 0.1)(features), expected.float(), atol=1e-4, rtol=1e-4
     )

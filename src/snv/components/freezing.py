@@ -1,4 +1,4 @@
-"""Weights that must not move: put back bit by bit, or given no gradient at all."""
+"""Weights that must not move: put back bit by bit, or given no gradient; and weights that may move less than others."""
 
 from __future__ import annotations
 
@@ -50,6 +50,27 @@ class Frozen:
     def restore(self) -> None:
         for held in self._held:
             bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
+
+
+class Slowed:
+    """Weights of which only a share of every step is taken: `remember` them before it, `restore` them after it."""
+
+    def __init__(self, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """``blocks`` are tensors with the share of a step that is taken back, over their first axis or axes."""
+        held = [(tensor, share) for tensor, share in blocks if bool(share.any())]
+        self._tensors = [tensor.detach() for tensor, _ in held]
+        self._shares = [share.reshape(*share.shape, *[1] * (x.ndim - share.ndim)).to(x) for x, share in held]
+        self._before = [tensor.clone() for tensor in self._tensors]
+
+    @torch.no_grad()
+    def remember(self) -> None:
+        for before, tensor in zip(self._before, self._tensors, strict=True):
+            before.copy_(tensor)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        for tensor, before, share in zip(self._tensors, self._before, self._shares, strict=True):
+            tensor.lerp_(before, share)
 
 
 def bits(tensor: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from typing import Any
 
 from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
+from snv.learners.dcnet import DCNet
 from snv.learners.der import DER
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
@@ -32,6 +33,7 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "pec": PEC,
     "slda": SLDA,
     "wsn": WSN,
+    "dcnet": DCNet,
     "icarl": ICaRL,
     "der++": DER,
     "snv": SNV,
@@ -51,6 +53,7 @@ __all__ = [
     "SNV",
     "WSN",
     "Card",
+    "DCNet",
     "ICaRL",
     "Joint",
     "Learner",

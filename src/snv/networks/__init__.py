@@ -24,6 +24,7 @@ from snv.networks.layers import (
 )
 from snv.networks.norms import load_norm, norm_state
 from snv.networks.onnx_space import MEAN, STD, OnnxSpace, Pretrained, extra, read_pretrained
+from snv.networks.projector import Projector, Spherical
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
@@ -52,8 +53,10 @@ __all__ = [
     "PatchSpace",
     "Patches",
     "Pretrained",
+    "Projector",
     "Rescaling",
     "Specialist",
+    "Spherical",
     "answers",
     "build_network",
     "bytes_of",
