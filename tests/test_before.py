@@ -1,7 +1,8 @@
 """Directories written by the version before this one open, prove what they promised and go on.
 
 `before/` holds two runs of SNV on digits that were interrupted within their second of three tasks, a model that has
-learned two tasks of three digits each, and its answers to 24 pictures it had not seen.
+learned two tasks of three digits each, and its answers to 24 pictures it had not seen; and two runs with a common space
+that were interrupted when their first task was learned.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ def test_a_model_whose_silent_neurons_were_not_silent_is_refused_with_advice(mod
 
 
 @pytest.mark.parametrize("scenario", ["til", "cil"])
-def test_a_run_of_the_version_before_goes_on_to_its_end(tmp_path, scenario):
-    shutil.copytree(BEFORE / f"run-{scenario}", tmp_path / "run")
+@pytest.mark.parametrize("run", ["run", "run-common"])
+def test_a_run_of_the_version_before_goes_on_to_its_end(tmp_path, run, scenario):
+    shutil.copytree(BEFORE / f"{run}-{scenario}", tmp_path / "run")
     stored = json.loads((tmp_path / "run" / "record.json").read_text())
     settings = ["data.tasks=3", "data.classes=6", "data.per_class=40", "train.epochs=6", "train.lr=0.01"]
     settings += ["train.batch_size=16", "network.name=convnet", "network.width=4", "threads=1", "keep=last"]

@@ -55,6 +55,9 @@ class Certificate:
 
 EVIDENCE = ("energy", "covariance")
 """The parts of a task's statistics that come before its class means."""
+ANSWERS = 2
+"""How answers are computed. Once features of the common space were rounded before a head was asked; a certificate from then
+holds for the weights, and its answers are not compared bit by bit."""
 UNTURNED = "0487d78248da85bd731c20ad038bec42"
 """What older certificates have in second place: the hash of (0, 1), which stood for rotations that nobody trained."""
 
@@ -108,7 +111,7 @@ def certify(
 def machine_of(device: torch.device) -> str:
     """Where sums come out the same to the last bit, as far as one can know."""
     kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
-    return f"torch {torch.__version__}, {device.type} {kind}"
+    return f"torch {torch.__version__}, {device.type} {kind}, answers {ANSWERS}"
 
 
 def probe_logits(
