@@ -5,6 +5,7 @@ from typing import Any
 from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
 from snv.learners.der import DER
+from snv.learners.dytox import DyTox
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
@@ -29,6 +30,7 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "wsn": WSN,
     "icarl": ICaRL,
     "der++": DER,
+    "dytox": DyTox,
     "snv": SNV,
     "snv-paper": SNVPaper,
 }
@@ -45,6 +47,7 @@ __all__ = [
     "SNV",
     "WSN",
     "Card",
+    "DyTox",
     "ICaRL",
     "Joint",
     "Learner",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from snv.errors import UserError, unknown
 from snv.networks.body import Body
-from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
+from snv.networks.encoder import PatchEncoder, default_patch, matching_width
+from snv.networks.head import Network, Specialist, bytes_of, frozen_copy, n_parameters, n_units
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
 from snv.networks.layers import (
     DROPOUTS,
@@ -26,6 +27,7 @@ from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
+from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head
 from snv.seeding import generator
 
 __all__ = [
@@ -41,17 +43,26 @@ __all__ = [
     "JointNorm",
     "Kind",
     "Network",
+    "PatchEncoder",
     "PatchSpace",
     "Patches",
     "Specialist",
+    "TokenHead",
+    "TokenNetwork",
     "answers",
+    "answers_of",
     "build_network",
     "bytes_of",
     "cut_linear",
+    "default_patch",
+    "divergence_head",
     "frozen_copy",
     "kind_of",
     "load_norm",
+    "matching_width",
     "mend",
+    "n_parameters",
+    "n_units",
     "norm_state",
     "own_answers",
     "patches",
