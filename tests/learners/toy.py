@@ -10,7 +10,6 @@ from snv.learners import LEARNERS, Learner
 from snv.networks import build_network
 from snv.training import Setting, TrainSettings, learn_task
 
-
 LR = {"dytox": 1e-3}
 """Of methods that bring a network of their own which takes smaller steps than a perceptron of one layer."""
 SMALL = {"dytox": {"depth": 1, "finetune_epochs": 4}}

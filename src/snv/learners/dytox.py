@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
-from snv.learners.checks import check_least
+from snv.learners.checks import check_least, check_range
 from snv.networks import (
     Network,
     PatchEncoder,
@@ -49,6 +50,7 @@ class DyToxConfig:
         None  # pixels of its side; None: 4 up to 32 pixels, 16 from 128 on (both the original's), 8 between
     )
     temperature: float = 1.0  # τ; the original's
+    asked: float = 1.0  # share of a batch that the previous model answers; the original's is all of it
     divergence: float = 0.1  # weight of the loss that tells new classes from old; the original's
     finetune_epochs: int = 20  # on the balanced memory after every later task; the original's
     finetune_lr: float = 0.1  # times train.lr; the original's 5e-5 beside 5e-4
@@ -58,6 +60,7 @@ class DyToxConfig:
         check_least(self, 1, "dim", "heads", "patch", advice="Leave it out for the default.")
         check_least(self, 1, "depth")
         check_least(self, 0, "divergence", "finetune_epochs")
+        check_range(self, "asked", 0.01, 1, advice="Try 1, or 0.5 for faster steps.")
         for name in ("temperature", "finetune_lr"):
             if not 0 < getattr(self, name) < float("inf"):
                 advice = f"Try {getattr(type(self), name)}."
@@ -195,11 +198,12 @@ class DyTox(Learner[DyToxConfig]):
         named = sigmoid_loss(logits, batch.labels, batch.stage.settings.smoothing)
         if self.teacher is None or self.divergence is None:
             return named
+        n_asked = math.ceil(self.config.asked * len(logits))  # batches are shuffled, so these are any
         with torch.no_grad():
-            old_logits = self.teacher(batch.images)
+            old_logits = self.teacher(batch.images[:n_asked])
         n_old = old_logits.shape[1]
         share = n_old / logits.shape[1]  # a
-        kept = forgotten(logits[:, :n_old], old_logits, self.config.temperature)
+        kept = forgotten(logits[:n_asked, :n_old], old_logits, self.config.temperature)
         told = sigmoid_loss(self.divergence(embeddings[:, -1]), newness(batch.labels, self.blocks[-1]))
         total: Tensor = (1 - share) * named + share * kept + self.config.divergence * told
         return total

@@ -56,8 +56,8 @@ def first_gazes(heads: int, rng: torch.Generator) -> Float[Tensor, "h 3"]:
 
 
 def small(tensor: Tensor, rng: torch.Generator) -> Tensor:
-    """Filled with a normal distribution of width 0.02, cut off at two."""
-    return nn.init.trunc_normal_(tensor, std=0.02, generator=rng)
+    """Filled with a normal distribution of width 0.02, cut off at twice that."""
+    return nn.init.trunc_normal_(tensor, std=0.02, a=-0.04, b=0.04, generator=rng)
 
 
 def perceptron(dim: int, rng: torch.Generator) -> nn.Sequential:
