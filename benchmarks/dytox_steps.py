@@ -23,12 +23,12 @@ from snv.networks import build_network
 from snv.training import Setting, Training, TrainSettings
 
 
-def steps_of(stream: TaskStream, t: int, options: argparse.Namespace, index: int = 0):
+def steps_of(stream: TaskStream, t: int, options: argparse.Namespace, index: int = 0, asked: float = 1.0):
     """A function that takes one step of a stage of task ``t`` and returns its CPU seconds."""
     train = TrainSettings(batch_size=options.batch, precision="fp32")
     network, cpu = build_network("resnet18", (3, 32, 32), 0, width=16), torch.device("cpu")
     setting = Setting(network, "cil", train, Preprocess.of(stream.source), cpu, 0, len(stream))
-    learner = DyTox(setting, DyTox.Config(dim=options.dim, buffer=60))
+    learner = DyTox(setting, DyTox.Config(dim=options.dim, buffer=60, asked=asked))
     for s in range(t + 1):  # tokens, heads, exemplars and teacher, without any training
         task = stream.task(s).without_test()
         learner.begin_task(task)
@@ -63,6 +63,7 @@ def main() -> None:
     steps = {"plain": steps_of(stream, 0, options)}
     for t in (1, n_tasks - 1):
         steps[f"task {t + 1}"] = steps_of(stream, t, options)
+    steps[f"task {n_tasks}, half asked"] = steps_of(stream, n_tasks - 1, options, asked=0.5)
     steps["finetune"] = steps_of(stream, n_tasks - 1, options, index=1)
     least = dict.fromkeys(steps, float("inf"))
     for _ in range(options.turns):

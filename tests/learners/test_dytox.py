@@ -288,6 +288,12 @@ def test_a_task_not_begun_is_answered_by_the_token_and_head_it_will_start_from()
     assert torch.equal(learner.logits(images, stream.blocks[1]), before)
 
 
+def test_before_its_first_task_it_can_be_asked_and_guesses():
+    stream = toy_stream()
+    learner = make("dytox", "til", stream)
+    assert 0 <= accuracy(learner, stream.test(0), stream.blocks[0]) <= 100
+
+
 def test_it_remembers_in_CIL_what_SGD_forgets():
     stream = toy_stream()
     final = {}

@@ -120,6 +120,7 @@ class DyTox(Learner[DyToxConfig]):
         memory="exemplar images: 2,000 in CIL, 200 in TIL; a token per task; the previous model while training",
         stores_images=True,
         one_network=False,  # a transformer, whose neurons cannot be cut out
+        quick=False,
     )
     Config: ClassVar[type] = DyToxConfig
 
@@ -180,7 +181,7 @@ class DyTox(Learner[DyToxConfig]):
         shared, heads = self.tokens.attention, self.network.heads
         if stage.name == "finetune":
             return [*shared.parameters(), *heads.parameters()]
-        own = [self.network.body, shared, heads[-1], *([self.divergence] if self.divergence is not None else [])]
+        own = [self.network.body, shared, *heads[-1:], *([self.divergence] if self.divergence is not None else [])]
         return [p for module in own for p in module.parameters()]
 
     def set_training(self, training: bool, stage: Stage) -> None:
