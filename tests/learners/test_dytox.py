@@ -14,7 +14,8 @@ from snv.components.replay import Joined
 from snv.data.task import InMemory
 from snv.errors import UserError
 from snv.files import cloned, load_state, save_state
-from snv.learners.dytox import DyToxConfig, forgotten, newness, sigmoid_loss
+from snv.learners.dytox import DyTox, DyToxConfig, forgotten, newness, sigmoid_loss
+from snv.networks import build_network
 from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
 
@@ -362,6 +363,28 @@ def test_sizes_that_do_not_fit_are_refused():
     ):
         with pytest.raises(UserError, match=said):
             make("dytox", "cil", toy_stream(), **wrong)
+
+
+def test_with_a_ResNet_finetuning_leaves_the_encoder_bit_identical_norm_statistics_included():
+    stream = toy_stream()
+    setting = make("dytox", "cil", stream, epochs=1).setting
+    setting = dataclasses.replace(setting, network=build_network("resnet18", stream.source.shape, 0, width=2))
+    learner = DyTox(setting, DyToxConfig(encoder="resnet", heads=4, finetune_epochs=1))
+    learn(learner, stream, 0)
+    task = stream.task(1).without_test()
+    learner.begin_task(task)
+    before = weights(learner)
+    Training(learner, task, learner.stage(task, 0)).run()
+    assert moved(learner, before) == {"body", "attention", "heads.1"}
+    learner.end_stage(task, learner.stage(task, 0))
+    before = weights(learner)
+    Training(learner, task, learner.stage(task, 1)).run()
+    assert moved(learner, before) == {"attention", "heads.0", "heads.1"}
+
+
+def test_the_stages_of_a_ResNet_need_a_ResNet():
+    with pytest.raises(UserError, match=r"learner\.encoder=resnet .*; got MLP"):
+        make("dytox", "cil", toy_stream(), encoder="resnet")
 
 
 def test_sizes_that_are_given_count():

@@ -8,8 +8,17 @@ import pytest
 import torch
 
 from snv.errors import UserError
-from snv.networks import PatchEncoder, default_patch, matching_width, n_parameters
-from snv.networks.encoder import GatedAttention, apart, first_gazes
+from snv.networks import n_parameters
+from snv.networks.encoder import (
+    GatedAttention,
+    MapEncoder,
+    PatchEncoder,
+    apart,
+    default_patch,
+    first_gazes,
+    matching_width,
+)
+from snv.networks.resnet import ResNet18
 from snv.networks.tokens import TaskAttention
 from snv.seeding import generator
 
@@ -96,3 +105,23 @@ def test_beside_a_ResNet_18_it_has_the_originals_sizes():
     assert 10.5e6 < n_parameters(encoder, TaskAttention(384, 12, rng)) < 10.9e6
     assert [default_patch(side) for side in (8, 28, 32, 64, 224)] == [4, 4, 4, 8, 16]
     assert matching_width(1, 5) == 32
+
+
+def test_in_a_ResNet_every_place_of_the_third_stages_map_is_a_patch():
+    resnet = ResNet18(generator(0), width=4)
+    encoder, images = MapEncoder(resnet, 4, generator(1)).eval(), torch.randn(2, 3, 16, 16)
+    resnet.eval()
+    with torch.no_grad():
+        maps = resnet.layer3(
+            resnet.layer2(resnet.layer1(torch.relu(resnet.bn1(resnet.conv1(images)))))
+        )  # (2, 16, 4, 4)
+        for layer in encoder.layers[-6:]:
+            maps = layer(maps)
+        patches = encoder(images).view(2, 16, encoder.dim)
+        for place in range(16):
+            torch.testing.assert_close(patches[:, place], maps[:, :, place // 4, place % 4])
+    assert encoder.dim == 32
+
+
+def test_a_ResNet_of_full_width_gives_the_originals_504_channels():
+    assert MapEncoder(ResNet18(generator(0)), 12, generator(1)).dim == 504

@@ -7,7 +7,8 @@ import copy
 import pytest
 import torch
 
-from snv.networks import PatchEncoder, TokenNetwork, divergence_head, frozen_copy, n_parameters
+from snv.networks import TokenNetwork, divergence_head, frozen_copy, n_parameters
+from snv.networks.encoder import PatchEncoder
 from snv.networks.tokens import TaskAttention
 from snv.seeding import generator
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,18 +22,14 @@ from snv.learners.card import Card
 from snv.learners.checks import check_least, check_range
 from snv.networks import (
     Network,
-    PatchEncoder,
-    TokenNetwork,
     answers_of,
     bytes_of,
-    default_patch,
     divergence_head,
     frozen_copy,
-    matching_width,
     n_parameters,
     n_units,
+    token_network,
 )
-from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, first_class, n_right
 
@@ -42,13 +38,12 @@ from snv.training import Batch, Setting, Stage, first_class, n_right
 class DyToxConfig:
     """Sizes of its own transformer, and the weights of its losses; lr and weight decay are those of training."""
 
+    encoder: Literal["patches", "resnet"] = "patches"  # the original's first choice; resnet: stages 1 to 3 of `network`
     buffer: int | None = None  # K; None: the paper's, 2,000 in CIL and 200 in TIL (ImageNet-1k in CIL: set 20000)
-    dim: int | None = None  # D; None: as many parameters as the network has; 384, the original's, beside a ResNet-18
-    heads: int | None = None  # of attention; None: one per 32 of D, at least 4; 12, the original's, for 384
-    depth: int = 5  # blocks of the encoder; the original's
-    patch: int | None = (
-        None  # pixels of its side; None: 4 up to 32 pixels, 16 from 128 on (both the original's), 8 between
-    )
+    dim: int | None = None  # D of patches; None: as large as `network`; the original's 384 beside a ResNet-18
+    heads: int | None = None  # of attention; None: one per 32 of D, at least 4 (the original's 12 for 384); resnet: 12
+    depth: int = 5  # blocks of patches; the original's
+    patch: int | None = None  # pixels of its side; None: the original's 4 up to 32 and 16 from 128 pixels on, else 8
     temperature: float = 1.0  # τ; the original's
     asked: float = 1.0  # share of a batch that the previous model answers; the original's is all of it
     divergence: float = 0.1  # weight of the loss that tells new classes from old; the original's
@@ -65,21 +60,6 @@ class DyToxConfig:
             if not 0 < getattr(self, name) < float("inf"):
                 advice = f"Try {getattr(type(self), name)}."
                 raise UserError(f"learner.{name} is a positive number; got {getattr(self, name)}. {advice}")
-
-
-# ---- sizes of the transformer
-
-
-def sizes(config: DyToxConfig, setting: Setting) -> tuple[int, int, int]:
-    """Patch, D and attention heads, where settings leave them open."""
-    patch = config.patch or default_patch(min(setting.preprocess.shape[1:]))
-    dim = config.dim or matching_width(n_parameters(setting.network.body), config.depth)
-    heads = config.heads or max(4, dim // 32)
-    if dim % heads:
-        raise UserError(
-            f"learner.dim is a multiple of learner.heads; got {dim} and {heads}. Try {heads * (dim // heads)}."
-        )
-    return patch, dim, heads
 
 
 # ---- losses
@@ -126,11 +106,9 @@ class DyTox(Learner[DyToxConfig]):
 
     def __init__(self, setting: Setting, config: DyToxConfig | None = None) -> None:
         super().__init__(setting, config)
-        patch, dim, heads = sizes(self.config, setting)
-        encoder = PatchEncoder(
-            setting.preprocess.shape, patch, dim, self.config.depth, heads, generator(setting.seed, "encoder")
-        )
-        self.tokens = TokenNetwork(encoder, dim, heads, setting.seed).to(setting.device)
+        sizes = {name: getattr(self.config, name) for name in ("encoder", "dim", "heads", "depth", "patch")}
+        made = token_network(setting.network, setting.preprocess.shape, setting.seed, **sizes)
+        self.tokens = made.to(setting.device)
         self.network = self.tokens
         self.memory_size = buffer_size(self.config.buffer, setting.scenario)
         self.exemplars = Exemplars()

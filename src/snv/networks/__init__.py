@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from snv.errors import UserError, unknown
 from snv.networks.body import Body
-from snv.networks.encoder import PatchEncoder, default_patch, matching_width
 from snv.networks.head import Network, Specialist, bytes_of, frozen_copy, n_parameters, n_units
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
 from snv.networks.layers import (
@@ -27,7 +26,7 @@ from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
-from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head
+from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head, token_network
 from snv.seeding import generator
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "JointNorm",
     "Kind",
     "Network",
-    "PatchEncoder",
     "PatchSpace",
     "Patches",
     "Specialist",
@@ -54,12 +52,10 @@ __all__ = [
     "build_network",
     "bytes_of",
     "cut_linear",
-    "default_patch",
     "divergence_head",
     "frozen_copy",
     "kind_of",
     "load_norm",
-    "matching_width",
     "mend",
     "n_parameters",
     "n_units",
@@ -69,6 +65,7 @@ __all__ = [
     "places",
     "rearranged",
     "resolve",
+    "token_network",
 ]
 
 NETWORKS: dict[str, str] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from itertools import product
+from itertools import pairwise, product
 from typing import cast
 
 import torch
@@ -11,7 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from snv.errors import UserError
-from snv.networks.body import Body, linear, uniform
+from snv.networks.body import Body, convolution, linear, uniform
+from snv.networks.resnet import ResNet18
+from snv.networks.strided import mend
 from snv.shapes import Features, Images
 
 Sequence = Float[Tensor, "b n d"]  # n vectors per image
@@ -130,3 +133,24 @@ class PatchEncoder(Body):
         for block in self.blocks:
             x = block(x, self.apart)
         return cast(Tensor, x.flatten(1))
+
+
+class MapEncoder(Body):
+    """A ResNet-18 without its last stage, then two 1×1 convolutions: every place of its map is a patch.
+
+    The original's other encoder: 256 channels become 384 and, the multiple of 12 heads nearest below twice 256, 504.
+    """
+
+    def __init__(self, resnet: ResNet18, heads: int, rng: torch.Generator) -> None:
+        super().__init__()
+        channels = resnet.n_features // 2
+        sizes = (channels, 3 * channels // 2, 2 * channels // heads * heads)
+        self.dim = sizes[-1]
+        kept = [resnet.conv1, resnet.bn1, nn.ReLU(), resnet.pool, resnet.layer1, resnet.layer2, resnet.layer3]
+        self.layers = copy.deepcopy(nn.Sequential(*kept))
+        for inputs, outputs in pairwise(sizes):
+            self.layers.extend([convolution(inputs, outputs, 1, rng=rng), nn.BatchNorm2d(outputs), nn.ReLU()])
+        mend(self.layers)
+
+    def forward(self, images: Images) -> Features:
+        return cast(Tensor, self.layers(images).flatten(2).mT.flatten(1))

@@ -9,9 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from snv.errors import UserError
 from snv.networks.body import Body, linear, uniform
-from snv.networks.encoder import perceptron, small
-from snv.networks.head import Network
+from snv.networks.encoder import MapEncoder, PatchEncoder, default_patch, matching_width, perceptron, small
+from snv.networks.head import Network, n_parameters
+from snv.networks.resnet import ResNet18
 from snv.seeding import generator
 from snv.shapes import Features, Logits
 
@@ -97,6 +99,39 @@ class TokenNetwork(Network):
 def answers_of(heads: Sequence[TokenHead], embeddings: Embeddings) -> Logits:
     """Each head's logits of its own embedding, side by side."""
     return torch.cat([head(e) for head, e in zip(heads, embeddings.unbind(1), strict=True)], dim=1)
+
+
+def token_network(
+    beside: Network,
+    shape: tuple[int, int, int],
+    seed: int,
+    encoder: str = "patches",
+    dim: int | None = None,
+    heads: int | None = None,
+    depth: int = 5,
+    patch: int | None = None,
+) -> TokenNetwork:
+    """For images of ``shape``: a transformer about as large as the network it stands in for, or the first stages of it.
+
+    ``encoder`` is "patches" or "resnet", for which ``dim``, ``depth`` and ``patch`` have no meaning.
+    """
+    rng = generator(seed, "encoder")
+    if encoder == "resnet":
+        if not isinstance(beside.body, ResNet18):
+            kind = type(beside.body).__name__
+            raise UserError(
+                f"learner.encoder=resnet takes the stages of a ResNet-18; got {kind}. Set network.name=resnet18."
+            )
+        maps = MapEncoder(beside.body, heads or 12, rng)
+        return TokenNetwork(maps, maps.dim, heads or 12, seed)
+    dim = dim or matching_width(n_parameters(beside.body), depth)
+    heads = heads or max(4, dim // 32)
+    if dim % heads:
+        raise UserError(
+            f"learner.dim is a multiple of learner.heads; got {dim} and {heads}. Try {heads * (dim // heads)}."
+        )
+    patch = patch or default_patch(min(shape[1:]))
+    return TokenNetwork(PatchEncoder(shape, patch, dim, depth, heads, rng), dim, heads, seed)
 
 
 def divergence_head(dim: int, block: range, seed: int) -> nn.Module:
