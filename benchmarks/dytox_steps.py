@@ -1,6 +1,6 @@
 """What a step of DyTox costs beside one of its own plain transformer: in the second and tenth task, and in finetuning.
 
-    python benchmarks/dytox_steps.py [--turns 15] [--batch 32] [--dim 96]
+    python benchmarks/dytox_steps.py [--turns 15] [--batch 32] [--dim 96] [--encoder resnet]
 
 In its first task DyTox is a plain transformer: one token, one head, no teacher, no divergence, no memory. Beside it the
 same transformer in later tasks, on noise of 32 × 32 pixels. All take their steps in turn, on one thread; a step is its
@@ -28,7 +28,7 @@ def steps_of(stream: TaskStream, t: int, options: argparse.Namespace, index: int
     train = TrainSettings(batch_size=options.batch, precision="fp32")
     network, cpu = build_network("resnet18", (3, 32, 32), 0, width=16), torch.device("cpu")
     setting = Setting(network, "cil", train, Preprocess.of(stream.source), cpu, 0, len(stream))
-    learner = DyTox(setting, DyTox.Config(dim=options.dim, buffer=60, asked=asked))
+    learner = DyTox(setting, DyTox.Config(encoder=options.encoder, dim=options.dim, buffer=60, asked=asked))
     for s in range(t + 1):  # tokens, heads, exemplars and teacher, without any training
         task = stream.task(s).without_test()
         learner.begin_task(task)
@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--dim", type=int, default=96)
+    parser.add_argument("--encoder", choices=("patches", "resnet"), default="patches")
     options = parser.parse_args()
     torch.set_num_threads(1)
     n, n_tasks = 20 * options.batch, 10
