@@ -191,3 +191,17 @@ def test_two_joined_splits_are_read_as_one():
 def test_a_memory_has_the_size_asked_for_or_the_papers_and_one_image_per_class_at_least():
     assert [buffer_size(None, "cil"), buffer_size(None, "til"), buffer_size(7, "til")] == [2000, 200, 7]
     assert [exemplars_per_class(2000, 60), exemplars_per_class(200, 1000)] == [33, 1]
+
+
+def test_choosing_exemplars_shortens_old_lists_and_herds_the_classes_of_the_block():
+    pixels = torch.arange(24, dtype=torch.uint8).view(24, 1, 1, 1).expand(24, 1, 2, 2)
+    features, exemplars = torch.randn(24, 3, generator=generator(0)), Exemplars()
+    labels = torch.arange(24) % 2
+    exemplars.choose(InMemory(pixels, labels), range(2), features, capacity=9)
+    before = exemplars.of_class
+    exemplars.choose(InMemory(pixels, labels + 2), range(2, 4), features, capacity=9)
+    for c, mine in enumerate((labels == c).nonzero().flatten() for c in range(2)):
+        assert torch.equal(before[c], pixels[mine[herd(features[mine], 4)]])
+        assert torch.equal(exemplars.of_class[c], before[c][:2])
+        assert torch.equal(exemplars.of_class[2 + c], pixels[mine[herd(features[mine], 2)]])
+    assert len(exemplars) == 8

@@ -32,6 +32,7 @@ BY_HAND = {
     ("nfl+", "cil"): 4 * (2 * 8 * HIDDEN + 8 + HIDDEN) + 4 * (CLASSES - 2) * (8 + 3),
     ("icarl", "cil"): 12 * PIXELS + 4 * CLASSES * HIDDEN,
     ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
+    ("dytox", "cil"): 12 * PIXELS,  # tokens are parts of heads
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
     ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
     ("slda", "til"): SPACE + 4 * CLASSES * (FEATURES + 1),
@@ -57,6 +58,7 @@ def learned(name, scenario, network=None, **config):
 @pytest.mark.parametrize(("name", "scenario"), BY_HAND, ids=lambda part: part)
 def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
+    own["dytox"] = {"buffer": 12}
     own["slda"] = {"filters": 3}
     own["snv-paper"] = {"permutations": 2, "burn_in": 2}
     learner = learned(name, scenario, **own.get(name, {}))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from snv.networks import NETWORKS, build_network
-from snv.networks.head import Specialist, bytes_of, frozen_copy
+from snv.networks.head import Specialist, bytes_of, frozen_copy, n_parameters, n_units
 
 SHAPES = {"resnet18": (3, 32, 32), "convnet": (1, 8, 8), "mlp": (1, 8, 8)}
 
@@ -67,3 +67,9 @@ def test_a_specialist_answers_as_the_network_does(task):
 
 def test_bytes_count_parameters_and_buffers():
     assert bytes_of(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))) == 4 * (6 + 3) + 4 * 4 * 3 + 8
+
+
+def test_units_are_the_rows_of_convolutions_and_linear_layers():
+    body = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Linear(5, 7))
+    assert n_units(body, nn.Linear(2, 4)) == 5 + 7 + 4
+    assert n_parameters(nn.Linear(2, 4), nn.LayerNorm(3)) == 12 + 6

@@ -5,6 +5,7 @@ Images are from training splits only and stay as they came, uint8 and not augmen
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from snv.data import InMemory, Split
 from snv.files import State
 from snv.shapes import Features, Indices, Labels, Pixels
+
+log = logging.getLogger(__name__)
 
 SIZES = {"cil": 2000, "til": 200}
 """Images kept by default, as in the paper; for ImageNet-1k in CIL it keeps 20,000, so set ``buffer = 20000`` there."""
@@ -117,6 +120,21 @@ class Exemplars:
     def add(self, pixels: Pixels) -> None:
         """The exemplars of the next class."""
         self.of_class.append(pixels.clone())
+
+    def choose(self, split: Split, block: range, features: Features, capacity: int) -> None:
+        """Shorten the lists to make room within ``capacity``, then herd the classes of ``block`` from a split.
+
+        One memory, chosen once from all images of the split as they are, whatever else runs beside.
+        """
+        m = exemplars_per_class(capacity, block.stop)
+        self.shorten(m)
+        features = features.cpu()
+        of_class = [(split.labels == c).nonzero().flatten() for c in block]
+        for pixels, _ in split.batches([mine[herd(features[mine], m)] for mine in of_class]):
+            self.add(pixels)
+        if len(self) > capacity:
+            asked = f"{capacity} images for {block.stop} classes"
+            log.warning("a buffer of %s: one is kept of each, %d in all", asked, len(self))
 
     def split(self) -> InMemory:
         """All of them with their labels, class after class."""

@@ -15,7 +15,7 @@ def restored_teacher(state: dict[str, Tensor] | None, network: Network) -> Netwo
     """The teacher of a stored state, which may have fewer heads than ``network``."""
     if state is None:
         return None
-    n_heads = sum(name.startswith("heads.") and name.endswith(".weight") for name in state)
-    teacher = frozen_copy(network, n_heads)
+    heads = {name.split(".")[1] for name in state if name.startswith("heads.")}
+    teacher = frozen_copy(network, len(heads))
     teacher.load_state_dict(state)
     return teacher

@@ -6,6 +6,7 @@ from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
 from snv.learners.dcnet import DCNet
 from snv.learners.der import DER
+from snv.learners.dytox import DyTox
 from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
@@ -36,6 +37,7 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "dcnet": DCNet,
     "icarl": ICaRL,
     "der++": DER,
+    "dytox": DyTox,
     "snv": SNV,
     "snv-paper": SNVPaper,
 }
@@ -54,6 +56,7 @@ __all__ = [
     "WSN",
     "Card",
     "DCNet",
+    "DyTox",
     "ICaRL",
     "Joint",
     "Learner",

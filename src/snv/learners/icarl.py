@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -13,15 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from snv.components import (
-    Exemplars,
-    Joined,
-    buffer_size,
-    exemplars_per_class,
-    herd,
-    restored_teacher,
-    teacher_state,
-)
+from snv.components import Exemplars, Joined, buffer_size, restored_teacher, teacher_state
 from snv.data import Split, Task
 from snv.errors import UserError
 from snv.files import State
@@ -31,8 +22,6 @@ from snv.learners.checks import check_range
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, first_class, n_right
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -111,21 +100,9 @@ class ICaRL(Learner[ICaRLConfig]):
         """Choose exemplars, and place all means anew with the features as they are now."""
         self.network.eval()
         with torch.no_grad(), self.reporter.phase("memory"):
-            self._choose_exemplars(task)
+            self.exemplars.choose(task.train, task.block, self._features(task.train, "exemplars"), self.memory_size)
             self.means = self._class_means()
         self.teacher = None
-
-    def _choose_exemplars(self, task: Task) -> None:
-        """Shorten the old lists to make room, then herd the new classes."""
-        m = exemplars_per_class(self.memory_size, task.block.stop)
-        self.exemplars.shorten(m)
-        features, labels = self._features(task.train, "exemplars").cpu(), task.train.labels
-        of_class = [(labels == c).nonzero().flatten() for c in task.block]
-        for pixels, _ in task.train.batches([mine[herd(features[mine], m)] for mine in of_class]):
-            self.exemplars.add(pixels)
-        if len(self.exemplars) > self.memory_size:
-            asked = f"{self.memory_size} images for {task.block.stop} classes"
-            log.warning("a buffer of %s: one is kept of each, %d in all", asked, len(self.exemplars))
 
     def _class_means(self) -> Means:
         exemplars = self.exemplars.split()

@@ -18,7 +18,18 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_least
-from snv.networks import MAPS, Body, Imitator, Network, Patches, answers, bytes_of, own_answers, patches
+from snv.networks import (
+    Body,
+    Imitator,
+    Network,
+    Patches,
+    answers,
+    bytes_of,
+    n_parameters,
+    n_units,
+    own_answers,
+    patches,
+)
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, descend
@@ -210,11 +221,9 @@ class PEC(Learner[PECConfig]):
     def capacity(self) -> dict[str, float]:
         """Against the network PEC does without: stored students and their filters; the teacher, which is not stored."""
         body = self.setting.network.body
-        units = sum(module.weight.shape[0] for module in body.modules() if isinstance(module, MAPS))
-        sizes = [_size(self.students), _size(self.students.teacher)]
-        stored, teacher = (size / _size(body) for size in sizes)
+        stored, teacher = (n_parameters(x) / n_parameters(body) for x in (self.students, self.students.teacher))
         filters = len(self.students.classes) * self.config.width
-        return {"parameters": stored, "neurons": filters / units, "teacher": teacher}
+        return {"parameters": stored, "neurons": filters / n_units(body), "teacher": teacher}
 
     def bytes_kept(self, n_classes: int) -> int:
         """Of the students; what the teacher says of one task's images, while it is learned, comes on top."""
@@ -228,7 +237,3 @@ class PEC(Learner[PECConfig]):
         self._admit()
         self.network.load_state_dict(state["network"])
         self.targets = {name: x.to(self.setting.device) for name, x in state["targets"].items()}
-
-
-def _size(module: nn.Module) -> int:
-    return sum(p.numel() for p in module.parameters())

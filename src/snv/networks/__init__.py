@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from snv.errors import UserError, unknown
 from snv.networks.autoencoder import AutoEncoder, Code, Factors, Rescaling
 from snv.networks.body import Body
-from snv.networks.head import Network, Specialist, bytes_of, frozen_copy
+from snv.networks.head import Network, Specialist, bytes_of, frozen_copy, n_parameters, n_units
 from snv.networks.imitator import Imitator, Patches, answers, own_answers, patches
 from snv.networks.layers import (
     DROPOUTS,
@@ -29,6 +29,7 @@ from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
+from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head, token_network
 from snv.seeding import generator
 
 __all__ = [
@@ -57,15 +58,21 @@ __all__ = [
     "Rescaling",
     "Specialist",
     "Spherical",
+    "TokenHead",
+    "TokenNetwork",
     "answers",
+    "answers_of",
     "build_network",
     "bytes_of",
     "cut_linear",
+    "divergence_head",
     "extra",
     "frozen_copy",
     "kind_of",
     "load_norm",
     "mend",
+    "n_parameters",
+    "n_units",
     "norm_state",
     "own_answers",
     "patches",
@@ -73,6 +80,7 @@ __all__ = [
     "read_pretrained",
     "rearranged",
     "resolve",
+    "token_network",
 ]
 
 NETWORKS: dict[str, str] = {

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from snv.shapes import Features, Images
 
 Layer = TypeVar("Layer", bound=nn.Module)
+Map = TypeVar("Map", nn.Linear, nn.Conv2d)
 
 
 class Body(nn.Module):
@@ -45,12 +46,16 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1, *, rng:
     return layer
 
 
-def linear(inputs: int, outputs: int, *, rng: torch.Generator) -> nn.Linear:
+def linear(inputs: int, outputs: int, *, rng: torch.Generator, bias: bool = True) -> nn.Linear:
     """A linear layer with PyTorch's own initialisation, U(−1/√inputs, 1/√inputs), drawn from ``rng``."""
-    layer = blank(nn.Linear(inputs, outputs, device="meta"))
-    bound = 1 / math.sqrt(inputs)
-    nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
-    nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
+    return uniform(nn.Linear(inputs, outputs, bias, device="meta"), rng)
+
+
+def uniform(layer: Map, rng: torch.Generator) -> Map:
+    """A layer made on "meta", filled with U(−1/√inputs, 1/√inputs), where a convolution reads a patch of inputs."""
+    bound = 1 / math.sqrt(layer.weight[0].numel())
+    for parameter in blank(layer).parameters(recurse=False):
+        nn.init.uniform_(parameter, -bound, bound, generator=rng)
     return layer
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from snv.networks.body import Body, linear
+from snv.networks.layers import MAPS
 from snv.seeding import generator
 from snv.shapes import Features, Images, Logits
 
@@ -73,6 +74,15 @@ def frozen_copy(network: Network, n_heads: int | None = None) -> Network:
 def bytes_of(module: nn.Module) -> int:
     """Of its parameters and buffers."""
     return sum(x.nbytes for x in module.state_dict().values())
+
+
+def n_parameters(*modules: nn.Module) -> int:
+    return sum(p.numel() for module in modules for p in module.parameters())
+
+
+def n_units(*modules: nn.Module) -> int:
+    """Filters of convolutions and units of linear layers."""
+    return sum(m.weight.shape[0] for module in modules for m in module.modules() if isinstance(m, MAPS))
 
 
 class Specialist(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -10,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.networks.body import blank, linear
+from snv.networks.body import linear, uniform
 from snv.shapes import Features, Images
 
 BLOCK = {"cpu": 2**19}
@@ -23,11 +22,7 @@ class Imitator(nn.Module):
     def __init__(self, inputs: int, width: int, grid: int, outputs: int, rng: torch.Generator) -> None:
         super().__init__()
         self.grid = grid
-        self.convolution = blank(nn.Conv2d(inputs, width, 3, padding=1, device="meta"))
-        bound = 1 / math.sqrt(9 * inputs)
-        for tensor in (self.convolution.weight, self.convolution.bias):
-            assert tensor is not None
-            nn.init.uniform_(tensor, -bound, bound, generator=rng)
+        self.convolution = uniform(nn.Conv2d(inputs, width, 3, padding=1, device="meta"), rng)
         self.norm = nn.InstanceNorm2d(width, affine=True)
         self.linear = linear(width * grid * grid, outputs, rng=rng)
 
