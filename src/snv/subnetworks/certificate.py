@@ -56,8 +56,8 @@ class Certificate:
 EVIDENCE = ("energy", "covariance")
 """The parts of a task's statistics that come before its class means."""
 ANSWERS = 2
-"""How answers are computed. Once features of the common space were rounded before a head was asked; a certificate from then
-holds for the weights, and its answers are not compared bit by bit."""
+"""How answers are computed. Once features of the common space were rounded before a head was asked; a certificate from
+then holds for the weights, and its answers are not compared bit by bit."""
 UNTURNED = "0487d78248da85bd731c20ad038bec42"
 """What older certificates have in second place: the hash of (0, 1), which stood for rotations that nobody trained."""
 
