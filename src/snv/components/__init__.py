@@ -1,4 +1,4 @@
-"""What several methods share: frozen weights, penalties, importance, teachers, replay, Gaussian classes."""
+"""What several methods share: frozen weights, sparse ones, penalties, importance, teachers, replay, Gaussians."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from snv.components.gaussians import ClassSums, Discriminant, discriminant, join
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, exemplars_per_class, herd
+from snv.components.sparsity import (
+    Masks,
+    all_but,
+    at_random,
+    disconnect,
+    forget_moments,
+    highest,
+    is_first_convolution,
+)
 from snv.components.teacher import restored_teacher, teacher_state
 
 __all__ = [
@@ -19,18 +28,25 @@ __all__ = [
     "Exemplars",
     "Frozen",
     "Joined",
+    "Masks",
     "Reservoir",
     "Weights",
+    "all_but",
     "answer_weights",
+    "at_random",
     "bits",
     "buffer_size",
     "copied",
+    "disconnect",
     "discriminant",
     "exemplars_per_class",
     "fisher_of",
+    "forget_moments",
     "held",
     "herd",
+    "highest",
     "in_columns",
+    "is_first_convolution",
     "joined",
     "packed",
     "passed",

@@ -9,6 +9,7 @@ from snv.learners.ewc import EWC
 from snv.learners.icarl import ICaRL
 from snv.learners.joint import Joint
 from snv.learners.lwf import LwF
+from snv.learners.nispa import NISPA
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
@@ -16,6 +17,7 @@ from snv.learners.slda import SLDA
 from snv.learners.snv import SNV
 from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_paper import SNVPaper
+from snv.learners.spacenet import SpaceNet
 from snv.learners.wsn import WSN
 
 LEARNERS: dict[str, type[Learner[Any]]] = {
@@ -27,6 +29,8 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "pec": PEC,
     "slda": SLDA,
     "wsn": WSN,
+    "spacenet": SpaceNet,
+    "nispa": NISPA,
     "icarl": ICaRL,
     "der++": DER,
     "snv": SNV,
@@ -37,6 +41,7 @@ __all__ = [
     "DER",
     "EWC",
     "LEARNERS",
+    "NISPA",
     "PEC",
     "SCENARIOS",
     "SGD",
@@ -51,6 +56,7 @@ __all__ = [
     "LwF",
     "SNVConfig",
     "SNVPaper",
+    "SpaceNet",
     "bytes_beyond_network",
     "method_table",
 ]

@@ -21,9 +21,9 @@ from snv.networks.layers import (
     places,
     rearranged,
 )
-from snv.networks.norms import load_norm, norm_state
+from snv.networks.norms import load_norm, norm_state, use_instance_norm
 from snv.networks.resnet import ResNet18
-from snv.networks.small import MLP, ConvNet
+from snv.networks.small import MLP, ConvNet, PlainConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
 from snv.seeding import generator
@@ -32,6 +32,7 @@ __all__ = [
     "DROPOUTS",
     "FUNCTIONS",
     "MAPS",
+    "MLP",
     "NETWORKS",
     "NORMS",
     "NORM_PARTS",
@@ -43,6 +44,7 @@ __all__ = [
     "Network",
     "PatchSpace",
     "Patches",
+    "PlainConvNet",
     "Specialist",
     "answers",
     "build_network",
@@ -58,6 +60,7 @@ __all__ = [
     "places",
     "rearranged",
     "resolve",
+    "use_instance_norm",
 ]
 
 NETWORKS: dict[str, str] = {
