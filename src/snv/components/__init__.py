@@ -15,6 +15,7 @@ from snv.components.sparsity import (
     at_random,
     disconnect,
     forget_moments,
+    grown,
     highest,
     is_first_convolution,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "exemplars_per_class",
     "fisher_of",
     "forget_moments",
+    "grown",
     "held",
     "herd",
     "highest",

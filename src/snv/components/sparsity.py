@@ -22,7 +22,7 @@ def at_random(places: Entries, n: int, rng: torch.Generator) -> Entries:
     return _only(where[torch.randperm(len(where), generator=rng)[:n]], places)
 
 
-def highest(scores: Float[Tensor, "..."], places: Entries, n: int) -> Entries:
+def highest(scores: Float[Tensor, ...], places: Entries, n: int) -> Entries:
     """The ``n`` places with the highest scores; of equal ones the first."""
     where = places.flatten().nonzero()[:, 0]
     return _only(where[scores.flatten()[where].argsort(descending=True, stable=True)[:n]], places)
@@ -32,6 +32,21 @@ def _only(where: Indices, like: Entries) -> Entries:
     chosen = torch.zeros(like.numel(), dtype=torch.bool)
     chosen[where] = True
     return chosen.view(like.shape)
+
+
+def grown(c: Connections, existing: Entries, n: int, stable: Mask, rng: torch.Generator) -> Entries:
+    """``n`` new connections towards plastic units, or as many as there is room for.
+
+    Plastic units that lead nowhere get one each before the rest is drawn from all places alike.
+    """
+    places = c.between(torch.ones_like(stable), ~stable) & ~existing
+    leading = set(c.sources[existing.any(0)].tolist())
+    lonely = [unit for unit in c.sources.unique().tolist() if not stable[unit] and unit not in leading]
+    new = torch.zeros_like(existing)
+    for i in torch.randperm(len(lonely), generator=rng)[:n].tolist():
+        columns = c.sources == lonely[i]
+        new[:, columns] = at_random(places[:, columns], 1, rng)
+    return new | at_random(places & ~new, n - int(new.sum()), rng)
 
 
 def is_first_convolution(connections: Connections, units: Units) -> bool:
@@ -45,11 +60,11 @@ def disconnect(weight: Tensor, missing: Entries) -> None:
     weight[missing] = 0
 
 
-def forget_moments(optimizer: torch.optim.Optimizer, weight: Tensor, entries: Entries) -> None:
-    """A new connection starts without the momentum of the one that was there before."""
-    for moment in optimizer.state.get(weight, {}).values():
-        if isinstance(moment, Tensor) and moment.shape == weight.shape:
-            moment[entries] = 0
+def forget_moments(optimizer: torch.optim.Optimizer, weights: Tensor, rows: Indices) -> None:
+    """New connections start without the momentum of those that had their places in the optimiser before."""
+    for moment in optimizer.state.get(weights, {}).values():
+        if isinstance(moment, Tensor) and moment.shape == weights.shape:
+            moment[rows] = 0
 
 
 def all_but(

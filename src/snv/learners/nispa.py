@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from snv.components import Masks, at_random, disconnect, is_first_convolution
+from snv.components import Masks, all_but, at_random, disconnect, grown, is_first_convolution
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State, cloned
@@ -22,7 +22,7 @@ from snv.networks import PlainConvNet, bytes_of
 from snv.neurons import Connections, activity
 from snv.seeding import generator
 from snv.shapes import Entries, Mask
-from snv.training import Batch, Setting, Stage
+from snv.training import Setting, Stage
 
 LAST_THRESHOLD = 0.05
 """A task is over once its candidates need to hold no more than this share of a layer's activity."""
@@ -30,7 +30,7 @@ LAST_THRESHOLD = 0.05
 
 @dataclass(frozen=True)
 class NISPAConfig:
-    """Learning rate (2e-3 of the authors for CIFAR-100), batch size and epochs, of all phases, are those of training."""
+    """Learning rate (the authors' for CIFAR-100 is 2e-3), batch size and epochs, of all phases, are those of training."""
 
     network: Which = "native"  # the authors' convnet; "adapted": the run's
     sparsity: float = 0.5  # s, share of the connections that do not exist; the paper's choice, the authors' is 0.9
@@ -81,21 +81,6 @@ def most_active(amounts: Float64[Tensor, " u"], share: float) -> Mask:
     chosen = torch.zeros(len(amounts), dtype=torch.bool)
     chosen[order[:n]] = True
     return chosen
-
-
-def grown(c: Connections, existing: Entries, n: int, stable: Mask, rng: torch.Generator) -> Entries:
-    """``n`` new connections towards plastic units, or as many as there is room for.
-
-    Plastic units that lead nowhere get one each before the rest is drawn from all places alike.
-    """
-    places = c.between(torch.ones_like(stable), ~stable) & ~existing
-    leading = set(c.sources[existing.any(0)].tolist())
-    lonely = [unit for unit in c.sources.unique().tolist() if not stable[unit] and unit not in leading]
-    new = torch.zeros_like(existing)
-    for i in torch.randperm(len(lonely), generator=rng)[:n].tolist():
-        columns = c.sources == lonely[i]
-        new[:, columns] = at_random(places[:, columns], 1, rng)
-    return new | at_random(places & ~new, n - int(new.sum()), rng)
 
 
 # ---- the wiring
@@ -188,11 +173,13 @@ class NISPA(SparseLearner[NISPAConfig]):
         return 100 * float(torch.stack(right).sum()) / len(task.val)
 
     def _cache(self) -> None:
-        self.cached = cloned({
-            "network": dict(self.network.state_dict()),
-            "mask": self.mask,
-            "candidates": self.candidates,
-        })
+        self.cached = cloned(
+            {
+                "network": dict(self.network.state_dict()),
+                "mask": self.mask,
+                "candidates": self.candidates,
+            }
+        )
 
     def _choose(self, task: Task, share: float) -> None:
         """Stable units, and in every layer the fewest that hold ``share`` of what it says on the training images."""
@@ -236,19 +223,13 @@ class NISPA(SparseLearner[NISPAConfig]):
                 plastic = ~self.stable[self.units.of_neuron[owned.owner]]
                 owned.tensor[plastic] = float((owned.role, owned.attribute) == ("norm", "weight"))
 
-    # ---- one step
-
     def _plastic(self, c: Connections) -> Entries:
         return self.mask[c.name] & ~c.between(self.stable, self.stable)
 
     def _hold(self) -> None:
         """Stable units stand still, with everything between them."""
-        self.hold({c.name: self._plastic(c) for c in self.connections()}, ~self.stable)
-
-    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
-        loss = super().step(batch, optimizer)
-        self.frozen.restore()
-        return loss
+        moving = {c.name: self._plastic(c) for c in self.connections()}
+        self.frozen = all_but(self.connections(), self.neurons, self.units, moving, ~self.stable)
 
     # ---- what is kept
 

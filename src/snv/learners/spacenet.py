@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.components import Masks, at_random, disconnect, forget_moments, highest, is_first_convolution
+from snv.components import Masks, all_but, at_random, disconnect, forget_moments, highest, is_first_convolution
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
@@ -18,10 +19,16 @@ from snv.learners.card import Card
 from snv.learners.checks import check_range
 from snv.learners.sparse import SparseLearner, Which, check_idle
 from snv.networks import MLP
-from snv.neurons import Connections
+from snv.neurons import Connections, Units, own_weights
 from snv.seeding import generator
-from snv.shapes import Images, Labels, Logits, Values
-from snv.training import Batch, Setting, Stage, cross_entropies, descend, n_right
+from snv.shapes import Entries, Images, Indices, Labels, Logits, Values
+from snv.training import Batch, Setting, Stage, cross_entropies, n_right
+
+Places: TypeAlias = dict[str, Tensor]
+"""Connections of each layer, by its name, one (row, column) each."""
+
+Importance = Float[Tensor, " own"]
+"""I, one number per connection of the task in one layer."""
 
 HIDDEN = (400, 400)
 DENSITIES = (0.16, 0.256, 0.5)
@@ -53,31 +60,30 @@ class SpaceNetConfig:
 # ---- the method
 
 
-def added_importance(before: Tensor, after: Tensor, gradient: Tensor) -> Tensor:
-    """|(w_after − w_before) · ∂L/∂w| of one step, summed over the weights of a kernel: (rows, columns)."""
-    parts = ((after - before) * gradient).abs()
-    return parts.sum(tuple(range(2, parts.ndim))) if parts.ndim > 2 else parts
+def added_importance(before: Tensor, after: Tensor, gradient: Tensor) -> Importance:
+    """|(w_after − w_before) · ∂L/∂w| of one step for each connection, summed over the weights of a kernel."""
+    return ((after - before) * gradient).abs().reshape(len(before), -1).sum(1)
 
 
-def unit_importance(connections: Iterable[Connections], importance: Masks, n: int) -> Values:
+def unit_importance(units: Units, own: Places, importance: Mapping[str, Tensor]) -> Values:
     """A_i = Σ of the importance of all connections that lead to unit i."""
-    total = torch.zeros(n)
-    for c in connections:
-        total.index_add_(0, c.targets, importance[c.name].sum(1).cpu())
+    total = torch.zeros(units.n)
+    for c in units.connections:
+        total.index_add_(0, c.targets[own[c.name][:, 0]], importance[c.name].cpu())
     return total
 
 
-def growth_scores(c: Connections, importance: Tensor, of_units: Values) -> Tensor:
-    """A_target · A_source of every place; a pixel is as important as the connections that leave it."""
-    image = c.sources == len(of_units)
-    sources = torch.where(image, importance.sum(0).cpu(), of_units[c.sources.clamp(max=len(of_units) - 1)])
+def growth_scores(c: Connections, own: Tensor, importance: Importance, of_units: Values) -> Tensor:
+    """A_target · A_source of every place; a part of the image is as important as the connections that leave it."""
+    leaving = torch.zeros(len(c.sources)).index_add_(0, own[:, 1], importance.cpu())
+    sources = torch.where(c.sources == len(of_units), leaving, torch.cat([of_units, leaving[:1]])[c.sources])
     return of_units[c.targets][:, None] * sources
 
 
-def rewire(own: Tensor, places: Tensor, importance: Tensor, scores: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """The connections with the least importance go, and as many come where scores are highest: (dropped, grown)."""
-    n = min(round(share * int(own.sum())), int((places & ~own).sum()))
-    return highest(-importance, own, n), highest(scores, places & ~own, n)
+def rewired(own: Tensor, free: Entries, importance: Importance, scores: Tensor, share: float) -> tuple[Indices, Tensor]:
+    """Which of a layer's connections go, those of least importance, and where to: the free places that score best."""
+    n = min(round(share * len(own)), int(free.sum()))
+    return importance.cpu().argsort(stable=True)[:n], highest(scores, free, n).nonzero()
 
 
 # ---- the wiring
@@ -87,14 +93,14 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
     """Every task gets connections between units it selects, and at its end keeps the most important units for itself.
 
     Units that were selected and not reserved are shared: later tasks lead more connections into them, so some
-    forgetting is in the method.
+    forgetting is in the method. The optimiser has nothing but the task's own connections, biases and norm entries.
     """
 
     card = Card(
         title="SpaceNet (reserved units of a sparse network), its own MLP; other networks adapted",
         paper="Sokar, Mocanu and Pechenizkiy, 2021",
         page="spacenet",
-        memory="1 byte per connection and per unit; 6 per connection while it trains",
+        memory="1 byte per connection and per unit; while it trains 20 for each connection of the task",
         forgets="a task is trained against zeros in place of the old classes, so their logits are never compared.",
     )
     Config: ClassVar[type] = SpaceNetConfig
@@ -106,26 +112,23 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         limit = config.reserved or (40 if config.network == "native" else self.units.n)
         self.n_reserved = [min(limit, len(layer) // (setting.n_tasks + 1)) for layer in self.units.layers]  # n_spec
         self._check_room()
-        self.taken: Masks = {c.name: self._none(c) for c in self.units.connections}  # P
-        self.own: Masks = {}  # m of the current task, its head's too
-        self.importance: Masks = {}  # I
+        self.taken: Masks = {c.name: none_of(c) for c in self.units.connections}  # P
         self.reserved = self.units.mask(False, image=False, classes=False)
         self.selected = self.units.mask(False, image=True, classes=True)
+        self.own: Places = {}  # the current task's connections, its head's too: (row, column) each
+        self.importance: dict[str, Tensor] = {}  # I
+        self.moving: dict[str, nn.Parameter] = {}  # their weights, as the optimiser has them
         with torch.no_grad():
-            for owned in self.neurons.owned:
-                if owned.role in ("weight", "bias"):
-                    owned.tensor.zero_()
+            for owned in own_weights(self.neurons):
+                owned.tensor.zero_()
 
     def _check_room(self) -> None:
-        least = min(map(len, self.units.layers))
         if min(self.n_reserved) < 1:
             raise UserError(
-                f"Each of {self.setting.n_tasks} tasks reserves a unit of every layer and needs another, so a layer has "
-                f"at least {self.setting.n_tasks + 1}; found one with {least}. Use a wider network, or fewer tasks."
+                f"Each of {self.setting.n_tasks} tasks reserves units of every layer and selects as many others, so a "
+                f"layer has at least {self.setting.n_tasks + 1}; found one with {min(map(len, self.units.layers))}. "
+                "Use a wider network, or fewer tasks."
             )
-
-    def _none(self, c: Connections) -> Tensor:
-        return torch.zeros(c.weight.shape[:2], dtype=torch.bool)
 
     # ---- the course of a task
 
@@ -135,20 +138,20 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         super().begin_task(task)
         rng = generator(self.setting.seed, "connections", task.id)
         for layer, n in zip(self.units.layers, self.n_reserved, strict=True):
-            free = ~self.reserved[layer.start : layer.stop]
-            self.selected[layer.start : layer.stop] = at_random(free, 2 * n, rng)
+            part = slice(layer.start, layer.stop)
+            self.selected[part] = at_random(~self.reserved[part], 2 * n, rng)
         for c in self.connections():
             places = self._places(c)
-            n = max(1, round(self._density(c) * int(places.sum())))
-            self.own[c.name] = at_random(places, n, rng)
-            disconnect(c.weight, ~(self.own[c.name] | self.taken.get(c.name, False)))
-            c.weight[self.own[c.name]] = self._first_weights(c)[self.own[c.name]].to(c.weight)
-            self.importance[c.name] = torch.zeros(c.weight.shape[:2], device=self.setting.device)
-        self.hold(self.own, ~self.reserved)
+            mine = at_random(places, max(1, round(self._density(c) * int(places.sum()))), rng)
+            disconnect(c.weight, ~self.taken.get(c.name, none_of(c)))
+            c.weight[mine] = self._first_weights(c)[mine].to(c.weight)
+            self.own[c.name] = mine.nonzero()
+            self.importance[c.name] = torch.zeros(len(self.own[c.name]), device=self.setting.device)
+        self._take_up()
 
-    def _places(self, c: Connections) -> Tensor:
+    def _places(self, c: Connections) -> Entries:
         """Where the task may have connections: between selected units, if no earlier task has one there."""
-        return c.between(self.selected, self.selected) & ~self.taken.get(c.name, self._none(c))
+        return c.between(self.selected, self.selected) & ~self.taken.get(c.name, none_of(c))
 
     def _density(self, c: Connections) -> float:
         if is_first_convolution(c, self.units):
@@ -159,53 +162,66 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
 
     def _first_weights(self, c: Connections) -> Tensor:
         """W0, Xavier-uniform; it follows from the seed, so it is not kept."""
-        purpose = c.name if c.name != "head" else f"head {len(self.blocks)}"
-        rng = generator(self.setting.seed, "first weights", purpose)
+        rng = generator(self.setting.seed, "first weights", c.name, len(self.blocks) if c.name == "head" else 0)
         return nn.init.xavier_uniform_(torch.empty(c.weight.shape), generator=rng)
+
+    def _take_up(self) -> None:
+        """The task's weights as parameters; biases and norm entries of reserved units stand still."""
+        weights = {c.name: c.weight.detach()[tuple(self.own[c.name].T)] for c in self.connections()}
+        self.moving = {name: nn.Parameter(weight) for name, weight in weights.items()}
+        self.frozen = all_but([], self.neurons, self.units, {}, ~self.reserved)
 
     def end_task(self, task: Task) -> None:
         """P ← P ∨ m, and the most important of the selected units are the task's own."""
-        values = unit_importance(self.units.connections, self.importance, self.units.n)  # A
+        values = unit_importance(self.units, self.own, self.importance)  # A
         for layer, n in zip(self.units.layers, self.n_reserved, strict=True):
             part = slice(layer.start, layer.stop)
             self.reserved[part] |= highest(values[part], self.selected[part], n)
         for c in self.units.connections:
-            self.taken[c.name] |= self.own[c.name]
-        self.own, self.importance = {}, {}
+            self.taken[c.name][tuple(self.own[c.name].T)] = True
+        self.own, self.importance, self.moving = {}, {}, {}
 
     # ---- one step
+
+    def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
+        weights = {id(c.weight) for c in self.connections()}
+        return [*self.moving.values(), *(p for p in super().parameters(stage) if id(p) not in weights)]
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update, after which I ← I + |Δw · ∂L/∂w|; from the second epoch on each begins with a rewiring."""
         if batch.step == 0 and batch.epoch > 0:
             self._rewire(optimizer)
-        with self.setting.autocast():
-            loss = self.loss(batch)
-        connections = self.units.connections
-        before = [c.weight.detach().clone() for c in connections]
+        return super().step(batch, optimizer)
 
-        @torch.no_grad()
-        def after() -> None:
-            self.frozen.restore()
-            for c, old in zip(connections, before, strict=True):
-                assert c.weight.grad is not None
-                self.importance[c.name] += added_importance(old, c.weight, c.weight.grad)
+    def before_update(self) -> None:
+        """Hand the gradients of the task's connections to the optimiser."""
+        for c in self.connections():
+            assert c.weight.grad is not None
+            self.moving[c.name].grad = c.weight.grad[tuple(self.own[c.name].T)]
+            c.weight.grad = None
 
-        return descend(loss, optimizer, batch.stage.settings.clip_norm, after)
+    @torch.no_grad()
+    def after_update(self) -> None:
+        super().after_update()
+        for c in self.connections():
+            at, new = tuple(self.own[c.name].T), self.moving[c.name]
+            assert new.grad is not None
+            self.importance[c.name] += added_importance(c.weight[at], new, new.grad)
+            c.weight[at] = new
 
     @torch.no_grad()
     def _rewire(self, optimizer: torch.optim.Optimizer) -> None:
         """Connections of the body move to where important units meet; new ones start at 0."""
-        values = unit_importance(self.units.connections, self.importance, self.units.n)  # A
+        values = unit_importance(self.units, self.own, self.importance)  # A
         for c in self.units.connections:
             own, importance = self.own[c.name], self.importance[c.name]
-            scores = growth_scores(c, importance, values)
-            dropped, grown = rewire(own, self._places(c), importance.cpu(), scores, self.config.rewired)
-            disconnect(c.weight, dropped)
-            forget_moments(optimizer, c.weight, dropped | grown)
-            importance[dropped] = 0
-            self.own[c.name] = own & ~dropped | grown
-        self.hold(self.own, ~self.reserved)
+            free = self._places(c)
+            free[tuple(own.T)] = False
+            scores = growth_scores(c, own, importance, values)
+            slots, places = rewired(own, free, importance, scores, self.config.rewired)
+            c.weight[tuple(own[slots].T)] = 0
+            own[slots], importance[slots], self.moving[c.name][slots] = places, 0, 0
+            forget_moments(optimizer, self.moving[c.name], slots)
 
     def loss(self, batch: Batch) -> Tensor:
         return batch.cross_entropy(self._compared(batch.images), self.scope())
@@ -222,24 +238,33 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
     # ---- what is kept
 
     def capacity(self) -> dict[str, float]:
-        return self.share_in_use({name: taken | self.own.get(name, taken) for name, taken in self.taken.items()})
+        return self.share_in_use(self.taken)
 
     def bytes_kept(self, n_classes: int) -> int:
-        return 6 * self.bytes_of_masks()
+        """P; and while it trains, two indices and I for each connection of the task."""
+        share = self.units.mask(False, image=True, classes=True).double()
+        for layer, n in zip(self.units.layers, self.n_reserved, strict=True):
+            share[layer.start : layer.stop] = 2 * n / len(layer)
+        own = [self._density(c) * share[c.targets].sum() * share[c.sources].sum() for c in self.units.connections]
+        return self.bytes_of_masks() + 20 * int(sum(own))
 
     def state_dict(self) -> State:
         return super().state_dict() | {
             "taken": dict(self.taken),
-            "own": dict(self.own),
-            "importance": dict(self.importance),
             "reserved": self.reserved,
             "selected": self.selected,
+            "own": dict(self.own),
+            "importance": dict(self.importance),
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.taken, self.own = ({name: x.cpu() for name, x in state[key].items()} for key in ("taken", "own"))
-        self.importance = {name: x.to(self.setting.device) for name, x in state["importance"].items()}
-        self.reserved, self.selected = state["reserved"].cpu(), state["selected"].cpu()
+        self.taken, self.own = ({name: x.cpu().clone() for name, x in state[key].items()} for key in ("taken", "own"))
+        self.importance = {name: x.to(self.setting.device).clone() for name, x in state["importance"].items()}
+        self.reserved, self.selected = state["reserved"].cpu().clone(), state["selected"].cpu().clone()
         if self.own:
-            self.hold(self.own, ~self.reserved)
+            self._take_up()
+
+
+def none_of(c: Connections) -> Entries:
+    return torch.zeros(c.weight.shape[:2], dtype=torch.bool)

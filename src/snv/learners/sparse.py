@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from snv.components import Frozen, Masks, all_but
+from snv.components import Frozen, Masks
 from snv.errors import UserError
 from snv.learners.base import Learner
 from snv.networks import Body, Network, use_instance_norm
 from snv.neurons import Connections, find_neurons, units_of
-from snv.shapes import Mask
-from snv.training import Setting, Stage
+from snv.training import Batch, Setting, Stage, descend
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +65,21 @@ class SparseLearner(Learner[C]):
         heads = [self.network.head(-1)] if len(self.network.heads) else []
         return [*self.units.connections, *map(self.units.head, heads)]
 
-    def hold(self, moving: Masks, free: Mask) -> None:
-        """From now on a step moves these connections, and the biases and norm entries of ``free`` units."""
-        self.frozen = all_but(self.connections(), self.neurons, self.units, moving, free)
-
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
         """Those of the body and of the newest head: older heads are done."""
         return [*self.network.body.parameters(), *self.network.head(-1).parameters()]
+
+    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        """One update of what may move; everything else stays bit-identical."""
+        with self.setting.autocast():
+            loss = self.loss(batch)
+        return descend(loss, optimizer, batch.stage.settings.clip_norm, self.before_update, self.after_update)
+
+    def before_update(self) -> None:
+        self.frozen.clear_gradients()
+
+    def after_update(self) -> None:
+        self.frozen.restore()
 
     def share_in_use(self, masks: Masks) -> dict[str, float]:
         """CAP: existing connections with the parameters of each neuron that has one, of all in the body."""

@@ -27,7 +27,7 @@ def load_norm(body: nn.Module, state: dict[str, Tensor]) -> None:
 
 
 def use_instance_norm(body: nn.Module) -> None:
-    """InstanceNorm in place of every BatchNorm of maps: a channel depends on no other, on no batch and no statistics."""
+    """InstanceNorm in place of every BatchNorm of maps: a channel depends on no other channel and on no batch."""
     for module in body.modules():
         for name, child in list(module.named_children()):
             if isinstance(child, nn.BatchNorm2d):

@@ -233,10 +233,11 @@ def _norms(layers: Sequence[Layer], trace: Trace) -> list[NormRows]:
 def _readers(layers: Sequence[Layer], trace: Trace, output: Tensor) -> list[Reader]:
     starts = {layer.name: layer.start for layer in layers}
     read = {layer.name: trace.reads(layer.name) for layer in layers} | {"": trace.behind(output)}
-    return [
-        Reader(name, None if found is None else tuple(_rows(source, starts.get(source.layer), trace) for source in found))
-        for name, found in read.items()
-    ]
+
+    def rows(found: Sequence[Source]) -> tuple[Tensor, ...]:
+        return tuple(_rows(source, starts.get(source.layer), trace) for source in found)
+
+    return [Reader(name, None if found is None else rows(found)) for name, found in read.items()]
 
 
 def _rows(source: Source, start: int | None, trace: Trace) -> Int64[Tensor, " rows"]:

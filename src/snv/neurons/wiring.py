@@ -94,9 +94,7 @@ def units_of(neurons: Neurons) -> Units:
     for layer in neurons.layers:
         module: Any = layer.module
         image = torch.full(module.weight.shape[1:2], layers[-1].stop)
-        connections.append(
-            Connections(layer.name, module, of_neuron[layer.neurons], behind.get(layer.name, image))
-        )
+        connections.append(Connections(layer.name, module, of_neuron[layer.neurons], behind.get(layer.name, image)))
     return Units(of_neuron, layers, tuple(connections), behind[""])
 
 
@@ -110,4 +108,3 @@ def _joined(neurons: Neurons) -> Int64[Tensor, " n"]:
                 least = torch.stack([label[s] for s in reader.sources or ()]).amin(0)
                 label.scatter_reduce_(0, source, least, "amin")
     return label
-

@@ -197,11 +197,16 @@ def descend(
     loss: Tensor,
     optimizer: torch.optim.Optimizer,
     clip_norm: float | None = None,
+    before: Callable[[], None] = lambda: None,
     after: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """One step downhill; returns the loss it started from. ``after`` is called while the gradients are still there."""
+    """One step downhill; returns the loss it started from.
+
+    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more.
+    """
     optimizer.zero_grad()
     loss.backward()
+    before()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
