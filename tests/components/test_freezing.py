@@ -50,3 +50,13 @@ def test_some_columns_of_a_row_may_be_frozen_and_others_not(dtype):
     assert torch.equal(weight[mask], before[mask])
     assert bool(weight[0, 0, 0, 0].signbit()), "minus zero is minus zero"
     assert torch.equal(weight[~mask], moved[~mask])
+
+
+def test_cleared_gradients_are_0_where_nothing_may_move_and_nowhere_else():
+    layer = nn.Linear(6, 8)
+    frozen = Frozen([(layer.weight, torch.arange(8) % 3 == 0)])
+    frozen.clear_gradients()  # there are none yet
+    layer(torch.ones(5, 6)).sum().backward()
+    frozen.clear_gradients()
+    assert (layer.weight.grad == 5.0 * (torch.arange(8) % 3 != 0)[:, None]).all()
+    assert (layer.bias.grad == 5.0).all()

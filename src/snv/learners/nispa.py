@@ -30,7 +30,7 @@ LAST_THRESHOLD = 0.05
 
 @dataclass(frozen=True)
 class NISPAConfig:
-    """Learning rate (the authors' for CIFAR-100 is 2e-3), batch size and epochs, of all phases, are those of training."""
+    """Learning rate (the authors' for CIFAR-100: 2e-3), batch size and epochs, of all phases, are those of training."""
 
     network: Which = "native"  # the authors' convnet; "adapted": the run's
     sparsity: float = 0.5  # s, share of the connections that do not exist; the paper's choice, the authors' is 0.9
