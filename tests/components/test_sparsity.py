@@ -13,6 +13,7 @@ from snv.components.sparsity import (
     grown,
     highest,
     is_first_convolution,
+    redraw_plastic,
 )
 from snv.networks import build_network
 from snv.neurons import find_neurons, units_of
@@ -112,3 +113,24 @@ def test_all_but_some_connections_and_free_units_stays_bit_identical():
         may = moving[o.name.removesuffix(".weight")] if o.role == "weight" else free[units.of_neuron[o.owner]]
         assert torch.equal(o.tensor.detach()[~may], old[~may])
         assert torch.equal(o.tensor.detach()[may], old[may] + 1)
+
+
+def test_plastic_weights_are_drawn_anew_and_nothing_else():
+    neurons, units = wired(width=16)
+    plastic = {c.name: torch.rand(c.weight.shape[:2], generator=generator(0)) < 0.5 for c in units.connections}
+    free = torch.arange(units.n + 2) % 2 == 0
+    before = {o.name: o.tensor.detach().clone().add_(0.5) for o in neurons.owned}
+    with torch.no_grad():
+        for o in neurons.owned:
+            o.tensor.copy_(before[o.name])
+    redraw_plastic(neurons, units, plastic, free, generator(1))
+    for o in neurons.owned:
+        now, old = o.tensor.detach(), before[o.name]
+        may = plastic[o.name.removesuffix(".weight")] if o.role == "weight" else free[units.of_neuron[o.owner]]
+        may = may if o.role != "statistic" else torch.zeros_like(may)
+        assert torch.equal(now[~may], old[~may])
+        if o.role == "weight":
+            spread = (2 / (now.shape[1] * 9)) ** 0.5
+            assert 0.8 < float(now[may].std()) / spread < 1.2
+        elif o.role == "norm":
+            assert (now[may] == float(o.attribute == "weight")).all()

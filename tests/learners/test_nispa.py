@@ -12,7 +12,7 @@ from toy import learn, make, toy_stream
 
 from snv.errors import UserError
 from snv.files import cloned
-from snv.learners.nispa import NISPA, most_active, n_phases, schedule, threshold
+from snv.learners.nispa import NISPA, like_others, most_active, n_phases, schedule, threshold
 from snv.metrics.transfer import backward_transfer
 from snv.runs.evaluate import accuracy
 from snv.training.loop import Training
@@ -21,7 +21,10 @@ from snv.training.task import Place, learn_task
 
 
 def check_that_nothing_is_forgotten(learner, stream, images):
-    """Stable features and logits of every task stay bit-identical while other weights do change."""
+    """Stable features and logits of every task stay bit-identical while other weights do change.
+
+    Phases may lose what they like, so that enough units stay plastic.
+    """
     n = len(stream.blocks)
     matrix, logits, features, weights = np.zeros((n, n)), [], [], []
     for t in range(n):
@@ -48,25 +51,26 @@ def check_that_nothing_is_forgotten(learner, stream, images):
 @pytest.mark.parametrize("optimiser", OPTIMISERS, ids=lambda o: f"{o['optimizer']}-{o.get('weight_decay', 0)}")
 def test_stable_units_and_old_logits_stay_bit_identical_and_BWT_is_exactly_0(optimiser):
     stream = toy_stream()
-    check_that_nothing_is_forgotten(adapted("nispa", "til", stream, **optimiser), stream, probes())
+    learner = adapted("nispa", "til", stream, tolerance=100, **optimiser)
+    check_that_nothing_is_forgotten(learner, stream, probes())
 
 
 def test_the_authors_network_forgets_nothing_either():
     stream = toy_stream(2)
-    learner = make("nispa", "til", stream, epochs=4)
+    learner = make("nispa", "til", stream, epochs=4, tolerance=100)
     assert [len(layer) for layer in learner.units.layers] == [64, 64, 128, 128, 1024]
     check_that_nothing_is_forgotten(learner, stream, probes())
 
 
 def test_nor_does_a_residual_network_whose_streams_are_units():
     stream = large_stream()
-    learner = adapted("nispa", "til", stream, "resnet18", width=4, epochs=4)
+    learner = adapted("nispa", "til", stream, "resnet18", width=4, epochs=4, tolerance=100)
     check_that_nothing_is_forgotten(learner, stream, probes(16))
 
 
 def test_in_CIL_old_logits_stand_still_too():
     stream = toy_stream()
-    check_that_nothing_is_forgotten(adapted("nispa", "cil", stream), stream, probes())
+    check_that_nothing_is_forgotten(adapted("nispa", "cil", stream, tolerance=100), stream, probes())
 
 
 def phases_of(learner, task):
@@ -87,7 +91,7 @@ def counts(learner):
 
 def test_rewiring_leaves_no_connection_from_plastic_units_to_candidates_and_as_many_as_there_were():
     stream = toy_stream()
-    learner = adapted("nispa", "til", stream, width=12, epochs=16)
+    learner = adapted("nispa", "til", stream, width=12, epochs=16, tolerance=100)
     first = counts(learner)
     for t in range(2):
         task, rewired = stream.task(t).without_test(), 0
@@ -168,9 +172,18 @@ def test_candidates_are_the_shortest_prefix_of_the_most_active_units():
         assert set(most_active(amounts, share).nonzero()[:, 0].tolist()) == chosen
 
 
+def test_new_weights_have_mean_and_deviation_of_the_layers():
+    weights = 3 + 0.5 * torch.randn(500, 3, 3, generator=torch.Generator().manual_seed(0))
+    drawn = like_others(weights, 400, torch.Generator().manual_seed(1))
+    assert drawn.shape == (400, 3, 3)
+    assert abs(float(drawn.mean()) - 3) < 0.05
+    assert abs(float(drawn.std()) - 0.5) < 0.05
+    assert like_others(weights[:0], 2, torch.Generator().manual_seed(1)).isfinite().all()
+
+
 def test_what_is_not_frozen_is_drawn_anew_at_the_end_of_a_task():
     stream = toy_stream()
-    learner = adapted("nispa", "til", stream, width=12, epochs=16)
+    learner = adapted("nispa", "til", stream, width=12, epochs=16, tolerance=100)
     task = stream.task(0).without_test()
     for _ in phases_of(learner, task):
         pass
@@ -210,7 +223,7 @@ def test_the_first_convolution_is_dense_and_the_others_have_their_share():
 
 def test_cut_in_the_middle_of_a_phase_it_goes_on_with_the_same_bits():
     stream = toy_stream()
-    whole, cut = (adapted("nispa", "til", stream) for _ in range(2))
+    whole, cut = (adapted("nispa", "til", stream, tolerance=100) for _ in range(2))
     for learner in (whole, cut):
         learn(learner, stream, 0)
     learn(whole, stream, 1)
@@ -223,7 +236,7 @@ def test_cut_in_the_middle_of_a_phase_it_goes_on_with_the_same_bits():
     cut.reporter = Reporter(on_step=keep)
     task = stream.task(1).without_test()
     learn_task(cut, task)
-    resumed = adapted("nispa", "til", stream)
+    resumed = adapted("nispa", "til", stream, tolerance=100)
     resumed.load_state_dict(saved["learner"])
     learn_task(resumed, task, Place(2, saved["training"]))
     assert_same(resumed.state_dict(), whole.state_dict())

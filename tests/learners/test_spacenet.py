@@ -11,9 +11,10 @@ from sparse_toy import OPTIMISERS, adapted, large_stream, probes
 from test_learner_contract import assert_same
 from toy import learn, make, toy_stream
 
+from snv.components import OwnConnections
 from snv.errors import UserError
 from snv.files import cloned
-from snv.learners.spacenet import SpaceNet, added_importance, growth_scores, rewired, unit_importance
+from snv.learners.spacenet import SpaceNet, growth_scores, rewired, unit_importance
 from snv.neurons import own_weights
 from snv.training.loop import Training
 from snv.training.reporter import Reporter
@@ -111,13 +112,13 @@ def test_a_task_has_as_many_connections_after_rewiring_and_they_stay_among_its_u
     learner = adapted("spacenet", "til", stream, width=12) if network == "convnet" else make("spacenet", "til", stream)
     learn(learner, stream, 0)
     _, training = started(learner, stream, 1)
-    first = cloned(dict(learner.own))
+    first = cloned(dict(learner.own.places))
     for _ in range(4):
         training.train_one_epoch()
-    assert any(not torch.equal(own, first[name]) for name, own in learner.own.items())
-    assert torch.equal(learner.own["head"], first["head"])
+    assert any(not torch.equal(own, first[name]) for name, own in learner.own.places.items())
+    assert torch.equal(learner.own.places["head"], first["head"])
     for c in learner.connections():
-        own, mask = learner.own[c.name], torch.zeros(c.weight.shape[:2], dtype=torch.bool)
+        own, mask = learner.own.places[c.name], torch.zeros(c.weight.shape[:2], dtype=torch.bool)
         mask[tuple(own.T)] = True
         assert int(mask.sum()) == len(own) == len(first[c.name]), "no place twice"
         assert not (mask & ~c.between(learner.selected, learner.selected)).any()
@@ -125,7 +126,7 @@ def test_a_task_has_as_many_connections_after_rewiring_and_they_stay_among_its_u
             assert not (mask & learner.taken[c.name]).any()
             mask |= learner.taken[c.name]
         assert not c.weight.detach()[~mask].any(), "what is no connection is 0"
-        assert torch.equal(c.weight.detach()[tuple(own.T)], learner.moving[c.name].detach())
+        assert torch.equal(c.weight.detach()[tuple(own.T)], learner.own.weights[c.name].detach())
 
 
 class Plain:
@@ -136,7 +137,7 @@ class Plain:
         self.masks = {}
         for c in learner.connections():
             self.masks[c.name] = torch.zeros(c.weight.shape[:2])
-            self.masks[c.name][tuple(learner.own[c.name].T)] = 1
+            self.masks[c.name][tuple(learner.own.places[c.name].T)] = 1
         self.importance = {name: torch.zeros_like(mask) for name, mask in self.masks.items()}
         self.parameters = [*learner.network.body.parameters(), *learner.network.heads[-1].parameters()]
         self.first = [torch.zeros_like(p) for p in self.parameters]
@@ -216,19 +217,13 @@ def test_weights_importance_and_rewiring_are_those_of_a_plain_implementation(net
             plain.step(images, labels)
         for c in ours.units.connections:
             mask = torch.zeros(c.weight.shape[:2])
-            mask[tuple(ours.own[c.name].T)] = 1
+            mask[tuple(ours.own.places[c.name].T)] = 1
             assert torch.equal(mask, plain.masks[c.name]), (epoch, c.name)
             dense = torch.zeros(c.weight.shape[:2])
-            dense[tuple(ours.own[c.name].T)] = ours.importance[c.name]
+            dense[tuple(ours.own.places[c.name].T)] = ours.own.importance[c.name]
             torch.testing.assert_close(dense, plain.importance[c.name], atol=1e-5, rtol=1e-4)
         for a, b in zip(ours.network.parameters(), other.network.parameters(), strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
-
-
-def test_importance_of_a_kernel_is_summed_over_its_weights():
-    before, after, gradient = torch.randn(3, 5, 2, 2, generator=torch.Generator().manual_seed(0))
-    by_hand = [sum(abs(float(x)) for x in ((after[i] - before[i]) * gradient[i]).flatten()) for i in range(5)]
-    torch.testing.assert_close(added_importance(before, after, gradient), torch.tensor(by_hand))
 
 
 def test_the_least_important_go_where_important_units_meet():
@@ -252,7 +247,8 @@ def test_a_pixel_is_as_important_as_what_leaves_it():
     c, own = learner.units.connections[0], torch.tensor([[0, 7], [1, 7], [2, 9]])
     importance = torch.tensor([1.0, 2.0, 4.0])
     places = {"layers.0": own, "layers.1": own[:0]}
-    values = unit_importance(learner.units, places, {"layers.0": importance, "layers.1": importance[:0]})
+    known = {"layers.0": importance, "layers.1": importance[:0]}
+    values = unit_importance(learner.units, OwnConnections(learner.units.connections, places, known))
     assert values[:3].tolist() == [1.0, 2.0, 4.0]
     scores = growth_scores(c, own, importance, values)
     assert float(scores[2, 7]) == 4.0 * 3.0
@@ -264,12 +260,12 @@ def test_a_connection_that_moved_starts_at_0_without_momentum():
     learner = make("spacenet", "til", stream)
     _, training = started(learner, stream)
     training.train_one_epoch()
-    before = cloned(dict(learner.own))
+    before = cloned(dict(learner.own.places))
     learner._rewire(training.optimizer)
-    moved = (learner.own["layers.0"] != before["layers.0"]).any(1)
+    moved = (learner.own.places["layers.0"] != before["layers.0"]).any(1)
     assert int(moved.sum()) == round(0.2 * len(moved))
-    state = training.optimizer.state[learner.moving["layers.0"]]
-    for tensor in (learner.moving["layers.0"].detach(), state["exp_avg"], state["exp_avg_sq"]):
+    state = training.optimizer.state[learner.own.weights["layers.0"]]
+    for tensor in (learner.own.weights["layers.0"].detach(), state["exp_avg"], state["exp_avg_sq"]):
         assert not tensor[moved].any()
         assert tensor[~moved].any()
 
@@ -297,7 +293,11 @@ def test_the_authors_network_and_numbers_for_split_MNIST():
     learner = SpaceNet(dataclasses.replace(setting, preprocess=preprocess))
     assert learner.n_reserved == [40, 40]
     learner.begin_task(stream.task(0).without_test())
-    assert {name: len(own) for name, own in learner.own.items()} == {"layers.0": 10035, "layers.1": 1638, "head": 80}
+    assert {name: len(own) for name, own in learner.own.places.items()} == {
+        "layers.0": 10035,
+        "layers.1": 1638,
+        "head": 80,
+    }
     many = SpaceNet(dataclasses.replace(setting, n_tasks=20))
     assert many.n_reserved == [19, 19]
 
@@ -307,7 +307,7 @@ def test_sparsity_is_the_share_of_places_left_out_and_reserved_a_limit():
     learner = adapted("spacenet", "til", stream, width=12, sparsity=0.75, reserved=2)
     learner.begin_task(stream.task(0).without_test())
     assert learner.n_reserved == [2, 2, 2, 2]
-    assert {name: len(own) for name, own in learner.own.items()} == {
+    assert {name: len(own) for name, own in learner.own.places.items()} == {
         "conv1": 4,  # all: it reads the image
         "conv2": 4,
         "conv3": 4,
@@ -320,10 +320,10 @@ def test_nothing_moves_from_epoch_to_epoch_without_rewiring():
     stream = toy_stream()
     learner = make("spacenet", "til", stream, rewired=0.0)
     _, training = started(learner, stream)
-    before = cloned(dict(learner.own))
+    before = cloned(dict(learner.own.places))
     for _ in range(3):
         training.train_one_epoch()
-    assert_same(learner.own, before)
+    assert_same(learner.own.places, before)
 
 
 def test_at_first_no_weight_is_there():

@@ -6,6 +6,7 @@ from snv.components.dark import in_columns, passed, two_draws
 from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gradients
 from snv.components.freezing import Frozen, bits
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
+from snv.components.own_connections import OwnConnections
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, exemplars_per_class, herd
@@ -14,10 +15,10 @@ from snv.components.sparsity import (
     all_but,
     at_random,
     disconnect,
-    forget_moments,
     grown,
     highest,
     is_first_convolution,
+    redraw_plastic,
 )
 from snv.components.teacher import restored_teacher, teacher_state
 
@@ -30,6 +31,7 @@ __all__ = [
     "Frozen",
     "Joined",
     "Masks",
+    "OwnConnections",
     "Reservoir",
     "Weights",
     "all_but",
@@ -42,7 +44,6 @@ __all__ = [
     "discriminant",
     "exemplars_per_class",
     "fisher_of",
-    "forget_moments",
     "grown",
     "held",
     "herd",
@@ -53,6 +54,7 @@ __all__ = [
     "packed",
     "passed",
     "redraw",
+    "redraw_plastic",
     "restored",
     "restored_teacher",
     "squared_gradients",

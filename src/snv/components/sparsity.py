@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from snv.components.freezing import Frozen
 from snv.neurons import Connections, Neurons, Units
@@ -74,3 +74,17 @@ def all_but(
     blocks = [(c.weight, ~moving[c.name]) for c in connections]
     rows = [owned for owned in neurons.owned if owned.role != "weight"]
     return Frozen([*blocks, *((owned.tensor, ~free[units.of_neuron[owned.owner]]) for owned in rows)])
+
+
+@torch.no_grad()
+def redraw_plastic(
+    neurons: Neurons, units: Units, plastic: Mapping[str, Entries], free: Mask, rng: torch.Generator
+) -> None:
+    """Kaiming-normal weights for these connections; biases and norm entries of ``free`` units as in a new network."""
+    for c in units.connections:
+        drawn = nn.init.kaiming_normal_(torch.empty(c.weight.shape), nonlinearity="relu", generator=rng)
+        c.weight[plastic[c.name]] = drawn[plastic[c.name]].to(c.weight)
+    for owned in neurons.owned:
+        if owned.role in ("bias", "norm"):
+            scale = (owned.role, owned.attribute) == ("norm", "weight")
+            owned.tensor[free[units.of_neuron[owned.owner]]] = float(scale)

@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import torch
 from jaxtyping import Float64
-from torch import Tensor, nn
+from torch import Tensor
 
-from snv.components import Masks, all_but, at_random, disconnect, grown, is_first_convolution
+from snv.components import Masks, all_but, at_random, disconnect, grown, is_first_convolution, redraw_plastic
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State, cloned
 from snv.learners.card import Card
 from snv.learners.checks import check_least, check_range
-from snv.learners.sparse import SparseLearner, Which, check_idle
+from snv.learners.sparse import SparseLearner, Which, check_idle, check_sparsity
 from snv.networks import PlainConvNet, bytes_of
 from snv.neurons import Connections, activity
 from snv.seeding import generator
@@ -40,11 +40,7 @@ class NISPAConfig:
     strength: float = 1.0  # λ_reg of the paper's grid; the method has no such term
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sparsity < 1:
-            raise UserError(
-                f"learner.sparsity is the share of connections left out, so it lies in [0, 1); got {self.sparsity}. "
-                "Try 0.5."
-            )
+        check_sparsity(self.sparsity)
         check_least(self, 1, "phase_epochs")
         check_least(self, 3, "steps")
         check_range(self, "tolerance", 0, 100, "Try 2.5.")
@@ -81,6 +77,12 @@ def most_active(amounts: Float64[Tensor, " u"], share: float) -> Mask:
     chosen = torch.zeros(len(amounts), dtype=torch.bool)
     chosen[order[:n]] = True
     return chosen
+
+
+def like_others(weights: Tensor, n: int, rng: torch.Generator) -> Tensor:
+    """``n`` connections drawn from a normal distribution with the mean and deviation of a layer's weights."""
+    mean, deviation = (float(x) for x in (weights.mean(), weights.std(unbiased=False))) if len(weights) else (0.0, 0.1)
+    return (mean + deviation * torch.randn(n, *weights.shape[1:], generator=rng)).to(weights)
 
 
 # ---- the wiring
@@ -193,13 +195,11 @@ class NISPA(SparseLearner[NISPAConfig]):
     def _rewire(self, rng: torch.Generator) -> None:
         """Drop what leads from other units to candidates; as many new connections lead to other units."""
         for c in self.connections():
-            old, weight = self.mask[c.name], c.weight
-            existing = old & ~c.between(~self.candidates, self.candidates)
+            existing = self.mask[c.name] & ~c.between(~self.candidates, self.candidates)
             new = grown(c, existing, self._n_connections(c) - int(existing.sum()), self.candidates, rng)
-            drawn = weight[old].mean() + weight[old].std(unbiased=False) * torch.randn(weight.shape, generator=rng)
-            weight[new] = drawn[new].to(weight)
+            c.weight[new] = like_others(c.weight[self.mask[c.name]], int(new.sum()), rng)
             self.mask[c.name] = existing | new
-            disconnect(weight, ~self.mask[c.name])
+            disconnect(c.weight, ~self.mask[c.name])
         self._hold()
 
     @torch.no_grad()
@@ -210,18 +210,10 @@ class NISPA(SparseLearner[NISPAConfig]):
         self.stable = self.cached["candidates"].clone()
         self.stable[-1] = False  # classes of tasks to come
         self.cached = None
-        self._refresh(generator(self.setting.seed, "plastic weights", task.id))
-
-    def _refresh(self, rng: torch.Generator) -> None:
-        """Kaiming-normal weights for what is not frozen, and biases and norm entries as in a new network."""
-        for c in self.units.connections:
-            plastic = self._plastic(c)
-            drawn = nn.init.kaiming_normal_(torch.empty(c.weight.shape), nonlinearity="relu", generator=rng)
-            c.weight[plastic] = drawn[plastic].to(c.weight)
-        for owned in self.neurons.owned:
-            if owned.role in ("bias", "norm"):
-                plastic = ~self.stable[self.units.of_neuron[owned.owner]]
-                owned.tensor[plastic] = float((owned.role, owned.attribute) == ("norm", "weight"))
+        plastic = {c.name: self._plastic(c) for c in self.units.connections}
+        redraw_plastic(
+            self.neurons, self.units, plastic, ~self.stable, generator(self.setting.seed, "plastic", task.id)
+        )
 
     def _plastic(self, c: Connections) -> Entries:
         return self.mask[c.name] & ~c.between(self.stable, self.stable)

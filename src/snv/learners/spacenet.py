@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from snv.components import Masks, all_but, at_random, disconnect, forget_moments, highest, is_first_convolution
+from snv.components import Masks, OwnConnections, all_but, at_random, disconnect, highest, is_first_convolution
 from snv.data import Task
 from snv.errors import UserError
 from snv.files import State
 from snv.learners.card import Card
 from snv.learners.checks import check_range
-from snv.learners.sparse import SparseLearner, Which, check_idle
+from snv.learners.sparse import SparseLearner, Which, check_idle, check_sparsity
 from snv.networks import MLP
 from snv.neurons import Connections, Units, own_weights
 from snv.seeding import generator
 from snv.shapes import Entries, Images, Indices, Labels, Logits, Values
 from snv.training import Batch, Setting, Stage, cross_entropies, n_right
-
-Places: TypeAlias = dict[str, Tensor]
-"""Connections of each layer, by its name, one (row, column) each."""
-
-Importance = Float[Tensor, " own"]
-"""I, one number per connection of the task in one layer."""
 
 HIDDEN = (400, 400)
 DENSITIES = (0.16, 0.256, 0.5)
@@ -49,38 +42,29 @@ class SpaceNetConfig:
     def __post_init__(self) -> None:
         check_range(self, "reserved", 1, advice="Try 40.")
         check_range(self, "rewired", 0, 1, advice="Try 0.2.")
-        if self.sparsity is not None and not 0 <= self.sparsity < 1:
-            raise UserError(
-                f"learner.sparsity is the share of connections left out, so it lies in [0, 1); got {self.sparsity}. "
-                "Try 0.5."
-            )
+        check_sparsity(self.sparsity)
         check_idle(self, "strength")
 
 
 # ---- the method
 
 
-def added_importance(before: Tensor, after: Tensor, gradient: Tensor) -> Importance:
-    """|(w_after − w_before) · ∂L/∂w| of one step for each connection, summed over the weights of a kernel."""
-    return ((after - before) * gradient).abs().reshape(len(before), -1).sum(1)
-
-
-def unit_importance(units: Units, own: Places, importance: Mapping[str, Tensor]) -> Values:
+def unit_importance(units: Units, own: OwnConnections) -> Values:
     """A_i = Σ of the importance of all connections that lead to unit i."""
     total = torch.zeros(units.n)
     for c in units.connections:
-        total.index_add_(0, c.targets[own[c.name][:, 0]], importance[c.name].cpu())
+        total.index_add_(0, c.targets[own.places[c.name][:, 0]], own.importance[c.name].cpu())
     return total
 
 
-def growth_scores(c: Connections, own: Tensor, importance: Importance, of_units: Values) -> Tensor:
+def growth_scores(c: Connections, own: Tensor, importance: Tensor, of_units: Values) -> Tensor:
     """A_target · A_source of every place; a part of the image is as important as the connections that leave it."""
     leaving = torch.zeros(len(c.sources)).index_add_(0, own[:, 1], importance.cpu())
     sources = torch.where(c.sources == len(of_units), leaving, torch.cat([of_units, leaving[:1]])[c.sources])
     return of_units[c.targets][:, None] * sources
 
 
-def rewired(own: Tensor, free: Entries, importance: Importance, scores: Tensor, share: float) -> tuple[Indices, Tensor]:
+def rewired(own: Tensor, free: Entries, importance: Tensor, scores: Tensor, share: float) -> tuple[Indices, Tensor]:
     """Which of a layer's connections go, those of least importance, and where to: the free places that score best."""
     n = min(round(share * len(own)), int(free.sum()))
     return importance.cpu().argsort(stable=True)[:n], highest(scores, free, n).nonzero()
@@ -115,9 +99,7 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         self.taken: Masks = {c.name: none_of(c) for c in self.units.connections}  # P
         self.reserved = self.units.mask(False, image=False, classes=False)
         self.selected = self.units.mask(False, image=True, classes=True)
-        self.own: Places = {}  # the current task's connections, its head's too: (row, column) each
-        self.importance: dict[str, Tensor] = {}  # I
-        self.moving: dict[str, nn.Parameter] = {}  # their weights, as the optimiser has them
+        self.own: OwnConnections | None = None  # of the current task, its head's too: m and I
         with torch.no_grad():
             for owned in own_weights(self.neurons):
                 owned.tensor.zero_()
@@ -140,14 +122,14 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         for layer, n in zip(self.units.layers, self.n_reserved, strict=True):
             part = slice(layer.start, layer.stop)
             self.selected[part] = at_random(~self.reserved[part], 2 * n, rng)
+        mine = {}
         for c in self.connections():
             places = self._places(c)
-            mine = at_random(places, max(1, round(self._density(c) * int(places.sum()))), rng)
+            chosen = at_random(places, max(1, round(self._density(c) * int(places.sum()))), rng)
             disconnect(c.weight, ~self.taken.get(c.name, none_of(c)))
-            c.weight[mine] = self._first_weights(c)[mine].to(c.weight)
-            self.own[c.name] = mine.nonzero()
-            self.importance[c.name] = torch.zeros(len(self.own[c.name]), device=self.setting.device)
-        self._take_up()
+            c.weight[chosen] = self._first_weights(c)[chosen].to(c.weight)
+            mine[c.name] = chosen.nonzero()
+        self._take_up(mine, {name: torch.zeros(len(places)) for name, places in mine.items()})
 
     def _places(self, c: Connections) -> Entries:
         """Where the task may have connections: between selected units, if no earlier task has one there."""
@@ -165,63 +147,54 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         rng = generator(self.setting.seed, "first weights", c.name, len(self.blocks) if c.name == "head" else 0)
         return nn.init.xavier_uniform_(torch.empty(c.weight.shape), generator=rng)
 
-    def _take_up(self) -> None:
-        """The task's weights as parameters; biases and norm entries of reserved units stand still."""
-        weights = {c.name: c.weight.detach()[tuple(self.own[c.name].T)] for c in self.connections()}
-        self.moving = {name: nn.Parameter(weight) for name, weight in weights.items()}
+    def _take_up(self, places: Masks, importance: Masks) -> None:
+        """The task's connections; biases and norm entries of reserved units stand still."""
+        self.own = OwnConnections(self.connections(), places, importance)
         self.frozen = all_but([], self.neurons, self.units, {}, ~self.reserved)
 
     def end_task(self, task: Task) -> None:
         """P ← P ∨ m, and the most important of the selected units are the task's own."""
-        values = unit_importance(self.units, self.own, self.importance)  # A
+        assert self.own is not None
+        values = unit_importance(self.units, self.own)  # A
         for layer, n in zip(self.units.layers, self.n_reserved, strict=True):
             part = slice(layer.start, layer.stop)
             self.reserved[part] |= highest(values[part], self.selected[part], n)
         for c in self.units.connections:
-            self.taken[c.name][tuple(self.own[c.name].T)] = True
-        self.own, self.importance, self.moving = {}, {}, {}
+            self.taken[c.name][tuple(self.own.places[c.name].T)] = True
+        self.own = None
 
     # ---- one step
 
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]:
-        weights = {id(c.weight) for c in self.connections()}
-        return [*self.moving.values(), *(p for p in super().parameters(stage) if id(p) not in weights)]
+        assert self.own is not None
+        dense = {id(c.weight) for c in self.own.connections}
+        return [*self.own.weights.values(), *(p for p in super().parameters(stage) if id(p) not in dense)]
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
-        """One update, after which I ← I + |Δw · ∂L/∂w|; from the second epoch on each begins with a rewiring."""
+        """One update; from the second epoch on, each begins with a rewiring."""
         if batch.step == 0 and batch.epoch > 0:
             self._rewire(optimizer)
         return super().step(batch, optimizer)
 
     def before_update(self) -> None:
-        """Hand the gradients of the task's connections to the optimiser."""
-        for c in self.connections():
-            assert c.weight.grad is not None
-            self.moving[c.name].grad = c.weight.grad[tuple(self.own[c.name].T)]
-            c.weight.grad = None
+        assert self.own is not None
+        self.own.take_gradients()
 
-    @torch.no_grad()
     def after_update(self) -> None:
         super().after_update()
-        for c in self.connections():
-            at, new = tuple(self.own[c.name].T), self.moving[c.name]
-            assert new.grad is not None
-            self.importance[c.name] += added_importance(c.weight[at], new, new.grad)
-            c.weight[at] = new
+        assert self.own is not None
+        self.own.write_back()
 
-    @torch.no_grad()
     def _rewire(self, optimizer: torch.optim.Optimizer) -> None:
-        """Connections of the body move to where important units meet; new ones start at 0."""
-        values = unit_importance(self.units, self.own, self.importance)  # A
+        """Connections of the body move to where important units meet."""
+        assert self.own is not None
+        values = unit_importance(self.units, self.own)  # A
         for c in self.units.connections:
-            own, importance = self.own[c.name], self.importance[c.name]
+            own, importance = self.own.places[c.name], self.own.importance[c.name]
             free = self._places(c)
             free[tuple(own.T)] = False
             scores = growth_scores(c, own, importance, values)
-            slots, places = rewired(own, free, importance, scores, self.config.rewired)
-            c.weight[tuple(own[slots].T)] = 0
-            own[slots], importance[slots], self.moving[c.name][slots] = places, 0, 0
-            forget_moments(optimizer, self.moving[c.name], slots)
+            self.own.move(c, *rewired(own, free, importance, scores, self.config.rewired), optimizer)
 
     def loss(self, batch: Batch) -> Tensor:
         return batch.cross_entropy(self._compared(batch.images), self.scope())
@@ -253,17 +226,16 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
             "taken": dict(self.taken),
             "reserved": self.reserved,
             "selected": self.selected,
-            "own": dict(self.own),
-            "importance": dict(self.importance),
+            "own": self.own.state() if self.own is not None else None,
         }
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
-        self.taken, self.own = ({name: x.cpu().clone() for name, x in state[key].items()} for key in ("taken", "own"))
-        self.importance = {name: x.to(self.setting.device).clone() for name, x in state["importance"].items()}
+        self.taken = {name: x.cpu().clone() for name, x in state["taken"].items()}
         self.reserved, self.selected = state["reserved"].cpu().clone(), state["selected"].cpu().clone()
-        if self.own:
-            self._take_up()
+        self.own = None
+        if state["own"] is not None:
+            self._take_up(state["own"]["places"], state["own"]["importance"])
 
 
 def none_of(c: Connections) -> Entries:

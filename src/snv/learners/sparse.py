@@ -33,6 +33,13 @@ def check_idle(config: Any, name: str) -> None:
         log.info("learner.%s has no counterpart in this method, so it changes nothing", name)
 
 
+def check_sparsity(sparsity: float | None) -> None:
+    if sparsity is not None and not 0 <= sparsity < 1:
+        raise UserError(
+            f"learner.sparsity is the share of connections left out, so it lies in [0, 1); got {sparsity}. Try 0.5."
+        )
+
+
 class SparseLearner(Learner[C]):
     """Weights are connections between units; one that does not exist is a zero that no step moves.
 
