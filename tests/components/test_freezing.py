@@ -84,3 +84,13 @@ def test_of_a_step_only_the_share_that_is_not_held_back_is_taken():
             torch.testing.assert_close(now.detach(), old + (new - old) * (1 - back))
         assert torch.equal(weight[1], before[0][1])
         assert torch.equal(weight[0], stepped[0][0])
+
+
+def test_cleared_gradients_are_0_where_nothing_may_move_and_nowhere_else():
+    layer = nn.Linear(6, 8)
+    frozen = Frozen([(layer.weight, torch.arange(8) % 3 == 0)])
+    frozen.clear_gradients()  # there are none yet
+    layer(torch.ones(5, 6)).sum().backward()
+    frozen.clear_gradients()
+    assert (layer.weight.grad == 5.0 * (torch.arange(8) % 3 != 0)[:, None]).all()
+    assert (layer.bias.grad == 5.0).all()

@@ -34,6 +34,8 @@ BY_HAND = {
     ("der++", "cil"): 12 * (PIXELS + 8 + 4 * CLASSES),
     ("dytox", "cil"): 12 * PIXELS,  # tokens are parts of heads
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
+    ("spacenet", "til"): WEIGHTS + 2 * (HIDDEN + 2),  # P; two masks of units, with the image and the classes
+    ("nispa", "cil"): WEIGHTS + 2 * (HIDDEN + 2),
     ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
     ("slda", "til"): SPACE + 4 * CLASSES * (FEATURES + 1),
     ("slda", "cil"): SPACE + 8 * (CLASSES * (FEATURES + 1) + FEATURES * (FEATURES + 1) // 2),
@@ -45,11 +47,11 @@ BY_HAND = {
 }
 
 
-def learned(name, scenario, network=None, **config):
+def learned(name, scenario, built=None, **config):
     stream = toy_stream(T)
     learner = make(name, scenario, stream, epochs=2, **config)
-    if network is not None:
-        learner = type(learner)(dataclasses.replace(learner.setting, network=network), learner.config)
+    if built is not None:
+        learner = type(learner)(dataclasses.replace(learner.setting, network=built), learner.config)
     for t in range(T):
         learn(learner, stream, t)
     return learner
@@ -60,6 +62,7 @@ def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
     own["dytox"] = {"buffer": 12}
     own["slda"] = {"filters": 3}
+    own["spacenet"] = own["nispa"] = {"network": "adapted"}
     own["snv-paper"] = {"permutations": 2, "burn_in": 2}
     learner = learned(name, scenario, **own.get(name, {}))
     expected = BY_HAND[name, scenario]

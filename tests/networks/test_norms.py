@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from snv.networks import build_network
 from snv.networks.layers import NORMS
-from snv.networks.norms import load_norm, norm_state
+from snv.networks.norms import load_norm, norm_state, use_instance_norm
 
 
 def body(kind: type[nn.Module]) -> nn.Module:
@@ -31,3 +32,15 @@ def test_a_norm_state_is_a_copy_that_comes_back_bit_for_bit(kind):
     assert all(torch.equal(state[name], kept[name]) for name in kept)
     load_norm(network, state)
     assert all(torch.equal(value, kept[name]) for name, value in norm_state(network).items())
+
+
+def test_with_instance_norm_an_image_is_answered_the_same_in_any_company_and_in_either_mode():
+    network = build_network("resnet18", (3, 32, 32), 0, width=4).body
+    use_instance_norm(network)
+    kinds = [type(module) for module in network.modules()]
+    assert (kinds.count(nn.BatchNorm2d), kinds.count(nn.InstanceNorm2d)) == (0, 20)
+    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    together = network.train()(images)
+    assert torch.equal(network.eval()(images), together)
+    torch.testing.assert_close(network(images[:2]), together[:2])
+    assert all(p.requires_grad for p in network.parameters())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snv.networks.small import MLP, ConvNet
+from snv.networks.small import MLP, ConvNet, PlainConvNet
 
 
 def rng() -> torch.Generator:
@@ -25,3 +25,15 @@ def test_an_mlp_is_its_layers_each_followed_by_a_ramp():
     expected = second(first(images.flatten(1)).clamp(min=0)).clamp(min=0)
     assert torch.equal(body(images), expected)
     assert body.n_features == 4
+
+
+def test_the_convnet_without_norm_layers_has_the_authors_size():
+    body = PlainConvNet(rng(), (3, 32, 32))
+    assert sum(p.numel() for p in body.parameters()) + 100 * 1025 == 8_752_292
+    assert body(torch.rand(2, 3, 32, 32)).shape == (2, body.n_features) == (2, 1024)
+    assert abs(float(body.hidden.weight.detach().std()) / (2 / 8192) ** 0.5 - 1) < 0.01
+    assert not body.hidden.bias.any()
+
+
+def test_it_takes_images_that_four_does_not_divide():
+    assert PlainConvNet(rng(), (1, 9, 6), width=2)(torch.rand(3, 1, 9, 6)).shape == (3, 32)

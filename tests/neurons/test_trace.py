@@ -86,3 +86,23 @@ def test_no_hook_survives_a_pass_that_fails():
     except RuntimeError as error:
         assert "shapes cannot be multiplied" in str(error)
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_what_a_layer_reads_is_the_image_other_layers_or_unknown():
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.sum, self.lost, self.after = (nn.Conv2d(n, 2, 1) for n in (1, 2, 2, 2))
+
+        def forward(self, images):
+            x = self.first(images * 2)
+            y = self.sum(F.relu(x))
+            z = self.lost(F.max_pool2d(x + y, 1))
+            return self.after(z.cumsum(1))
+
+    trace, output = traced(Reads(), torch.rand(2, 1, 4, 4))
+    assert trace.reads("first") == ()
+    assert trace.reads("sum") == (Source("first"),)
+    assert trace.reads("lost") == (Source("first"), Source("sum"))
+    assert trace.reads("after") is None
+    assert trace.behind(output) == (Source("after"),)

@@ -9,7 +9,7 @@ from toy import make, toy_stream
 from snv.errors import UserError
 from snv.files import cloned
 from snv.seeding import generator
-from snv.training.loop import Training, epoch_order
+from snv.training.loop import Training, descend, epoch_order
 from snv.training.reporter import Reporter
 from snv.training.settings import TrainSettings
 from snv.training.stage import Stage
@@ -104,3 +104,21 @@ def test_bf16_training_learns_too():
     learner.reporter = Reporter(on_epoch=entries.append)
     Training(learner, task, learner.stage(task, 0)).run()
     assert entries[-1]["val_accuracy"] > 90
+
+
+def test_gradients_can_be_changed_before_an_update_and_looked_at_after_it():
+    weight = torch.nn.Parameter(torch.ones(2))
+    seen = []
+
+    def look() -> None:
+        seen.append((weight.detach().clone(), weight.grad.clone()))
+
+    def halve() -> None:
+        look()
+        weight.grad *= 0.5
+
+    loss = descend((weight * torch.tensor([2.0, 4.0])).sum(), torch.optim.SGD([weight], lr=1.0), None, halve, look)
+    assert float(loss) == 6.0
+    assert [x.tolist() for x in seen[0]] == [[1.0, 1.0], [2.0, 4.0]]
+    assert [x.tolist() for x in seen[1]] == [[0.0, -1.0], [1.0, 2.0]]
+    assert weight.grad is None

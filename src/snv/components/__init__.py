@@ -1,4 +1,4 @@
-"""What several methods share: frozen weights, gates, penalties, importance, teachers, replay, classes in a space."""
+"""What several methods share: frozen, gated and sparse weights, penalties, importance, teachers, replay, classes in a space."""
 
 from __future__ import annotations
 
@@ -11,9 +11,20 @@ from snv.components.fisher import Answers, answer_weights, fisher_of, squared_gr
 from snv.components.freezing import Frozen, Slowed, bits, unmoved
 from snv.components.gaussians import ClassSums, Discriminant, discriminant, joined, packed, unpacked
 from snv.components.linear import fit_linear
+from snv.components.own_connections import OwnConnections
 from snv.components.penalty import HOLDS_WEIGHTS_ONLY, Weights, copied, held, restored, weighted_distance
 from snv.components.redraw import redraw
 from snv.components.replay import Exemplars, Joined, Reservoir, buffer_size, exemplars_per_class, herd
+from snv.components.sparsity import (
+    Masks,
+    all_but,
+    at_random,
+    disconnect,
+    grown,
+    highest,
+    is_first_convolution,
+    redraw_plastic,
+)
 from snv.components.teacher import restored_teacher, teacher_state
 
 __all__ = [
@@ -26,29 +37,38 @@ __all__ = [
     "Exemplars",
     "Frozen",
     "Joined",
+    "Masks",
+    "OwnConnections",
     "Reservoir",
     "Slowed",
     "TaskGates",
     "Weights",
     "Wire",
+    "all_but",
     "answer_weights",
+    "at_random",
     "bits",
     "buffer_size",
     "copied",
+    "disconnect",
     "discriminant",
     "distillation",
     "exemplars_per_class",
     "fisher_of",
     "fit_linear",
+    "grown",
     "held",
     "herd",
+    "highest",
     "in_columns",
+    "is_first_convolution",
     "joined",
     "new_directions",
     "new_use",
     "packed",
     "passed",
     "redraw",
+    "redraw_plastic",
     "require_room",
     "restored",
     "restored_teacher",

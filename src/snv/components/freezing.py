@@ -51,6 +51,13 @@ class Frozen:
         for held in self._held:
             bits(held.tensor).bitwise_and_(held.moving).bitwise_or_(held.values)
 
+    @torch.no_grad()
+    def clear_gradients(self) -> None:
+        """No gradient for what must not move, so that it counts in no norm and leaves no moment behind."""
+        for held in self._held:
+            if held.tensor.grad is not None:
+                bits(held.tensor.grad).bitwise_and_(held.moving)
+
 
 class Slowed:
     """Weights of which only a share of every step is taken: `remember` them before it, `restore` them after it."""

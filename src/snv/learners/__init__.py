@@ -13,6 +13,7 @@ from snv.learners.joint import Joint
 from snv.learners.lwf import LwF
 from snv.learners.nfl import NFL
 from snv.learners.nfl_plus import NFLPlus
+from snv.learners.nispa import NISPA
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
@@ -21,6 +22,7 @@ from snv.learners.snv import SNV
 from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_evidence import add_to_common
 from snv.learners.snv_paper import SNVPaper
+from snv.learners.spacenet import SpaceNet
 from snv.learners.wsn import WSN
 
 LEARNERS: dict[str, type[Learner[Any]]] = {
@@ -35,6 +37,8 @@ LEARNERS: dict[str, type[Learner[Any]]] = {
     "slda": SLDA,
     "wsn": WSN,
     "dcnet": DCNet,
+    "spacenet": SpaceNet,
+    "nispa": NISPA,
     "icarl": ICaRL,
     "der++": DER,
     "dytox": DyTox,
@@ -47,6 +51,7 @@ __all__ = [
     "EWC",
     "LEARNERS",
     "NFL",
+    "NISPA",
     "PEC",
     "SCENARIOS",
     "SGD",
@@ -64,6 +69,7 @@ __all__ = [
     "NFLPlus",
     "SNVConfig",
     "SNVPaper",
+    "SpaceNet",
     "add_to_common",
     "bytes_beyond_network",
     "method_table",

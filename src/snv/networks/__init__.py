@@ -22,11 +22,11 @@ from snv.networks.layers import (
     places,
     rearranged,
 )
-from snv.networks.norms import load_norm, norm_state
+from snv.networks.norms import load_norm, norm_state, use_instance_norm
 from snv.networks.onnx_space import MEAN, STD, OnnxSpace, Pretrained, extra, read_pretrained
 from snv.networks.projector import Projector, Spherical
 from snv.networks.resnet import ResNet18
-from snv.networks.small import MLP, ConvNet
+from snv.networks.small import MLP, ConvNet, PlainConvNet
 from snv.networks.space import N_IMAGES, PatchSpace
 from snv.networks.strided import mend
 from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head, token_network
@@ -37,6 +37,7 @@ __all__ = [
     "FUNCTIONS",
     "MAPS",
     "MEAN",
+    "MLP",
     "NETWORKS",
     "NORMS",
     "NORM_PARTS",
@@ -53,6 +54,7 @@ __all__ = [
     "OnnxSpace",
     "PatchSpace",
     "Patches",
+    "PlainConvNet",
     "Pretrained",
     "Projector",
     "Rescaling",
@@ -81,6 +83,7 @@ __all__ = [
     "rearranged",
     "resolve",
     "token_network",
+    "use_instance_norm",
 ]
 
 NETWORKS: dict[str, str] = {

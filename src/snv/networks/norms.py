@@ -1,4 +1,4 @@
-"""The state of norm layers, which every task has for itself."""
+"""The state of norm layers, which every task has for itself; and networks without statistics that tasks would share."""
 
 from __future__ import annotations
 
@@ -24,3 +24,11 @@ def load_norm(body: nn.Module, state: dict[str, Tensor]) -> None:
     for name, value in state.items():
         module, _, key = name.rpartition(".")
         getattr(body.get_submodule(module), key).copy_(value)
+
+
+def use_instance_norm(body: nn.Module) -> None:
+    """InstanceNorm in place of every BatchNorm of maps: a channel depends on no other channel and on no batch."""
+    for module in body.modules():
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.BatchNorm2d):
+                setattr(module, name, nn.InstanceNorm2d(child.num_features, child.eps, affine=True))

@@ -1,4 +1,4 @@
-"""Small bodies that learn in seconds: a convnet for images of 8 to 28 pixels, and a multilayer perceptron."""
+"""Small bodies: a convnet for images of 8 to 28 pixels, one without norm layers, and a multilayer perceptron."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from snv.networks.body import Body, convolution, linear, pooled
+from snv.networks.body import Body, blank, convolution, linear, pooled
 from snv.shapes import Features, Images
 
 
@@ -34,6 +34,33 @@ class ConvNet(Body):
         x = F.max_pool2d(F.relu(self.bn2(self.conv2(x))), 2)
         x = F.relu(self.bn3(self.conv3(x)))
         return pooled(F.relu(self.bn4(self.conv4(x))))
+
+
+class PlainConvNet(Body):
+    """Twice two 3×3 convolutions with biases and a max-pool, then a linear layer; no norm layers (that of NISPA).
+
+    With ``width`` 64 these are 64, 64, 128 and 128 filters and 1,024 units.
+    """
+
+    def __init__(self, rng: torch.Generator, shape: Sequence[int], width: int = 64) -> None:
+        super().__init__()
+        channels, height, columns = shape
+        sizes = [channels, width, width, 2 * width, 2 * width]
+        self.maps = nn.ModuleList(blank(nn.Conv2d(a, b, 3, padding=1, device="meta")) for a, b in pairwise(sizes))
+        n = 2 * width * (height // 4) * (columns // 4)
+        self.hidden = blank(nn.Linear(n, 16 * width, device="meta"))
+        self.n_features = 16 * width
+        for layer in (*self.maps, self.hidden):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=rng)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Images) -> Features:
+        x = images
+        for i, layer in enumerate(self.maps):
+            x = F.relu(layer(x))
+            if i % 2:
+                x = F.max_pool2d(x, 2)
+        return F.relu(self.hidden(x.flatten(1)))
 
 
 class MLP(Body):

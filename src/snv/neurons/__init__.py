@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from snv.neurons.activity import activity
 from snv.neurons.find import Neurons, Owned, evaluating, find_neurons
 from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses_to
 from snv.neurons.graph import call_settings, graph_of, operation_name, over_positions, told_to_train
 from snv.neurons.silence import silent_responses
 from snv.neurons.trace import Forward
-from snv.neurons.wiring import n_weights_outside, no_entries, own_weights
+from snv.neurons.wiring import Connections, Units, n_weights_outside, no_entries, own_weights, units_of
 
 __all__ = [
+    "Connections",
     "Forward",
     "Means",
     "Neurons",
     "Owned",
+    "Units",
     "ablated",
+    "activity",
     "call_settings",
     "evaluating",
     "find_neurons",
@@ -30,4 +34,5 @@ __all__ = [
     "own_weights",
     "silent_responses",
     "told_to_train",
+    "units_of",
 ]

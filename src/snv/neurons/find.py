@@ -70,6 +70,14 @@ class NormRows:
         return ~torch.stack([torch.cat([mask, always])[source] for source in self.sources]).any(0)
 
 
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """A layer, or whatever reads the output of the network, and the neurons that each entry it reads comes from."""
+
+    name: str  # empty for the output
+    sources: tuple[Int64[Tensor, " columns"], ...] | None  # as for `NormRows`; () reads the image, None is not known
+
+
 class Neurons:
     """All players of a network in the order in which their layers are first called; made by `find_neurons`."""
 
@@ -78,12 +86,14 @@ class Neurons:
         layers: Sequence[Layer],
         owned: Sequence[Owned],
         norms: Sequence[NormRows],
+        readers: Sequence[Reader],
         excluded: Sequence[str],
         unused: Sequence[str],
     ) -> None:
         self.layers = tuple(layers)
         self.owned = tuple(owned)
         self.norms = tuple(norms)
+        self.readers = tuple(readers)
         self.excluded = tuple(excluded)  # layers that are used but not players: heads, and what the caller left out
         self.unused = tuple(unused)  # layers the forward pass never calls; not players
         self.n = sum(layer.n for layer in layers)
@@ -153,7 +163,7 @@ def find_neurons(
     excluded = [name for name in trace.called if name not in players]
     unused = [name for name in trace.modules if name not in trace.called]
     norms = _norms(layers, trace)
-    return Neurons(layers, _owned(layers, norms), norms, excluded, unused)
+    return Neurons(layers, _owned(layers, norms), norms, _readers(layers, trace, output), excluded, unused)
 
 
 @contextmanager
@@ -218,6 +228,16 @@ def _norms(layers: Sequence[Layer], trace: Trace) -> list[NormRows]:
         if len({len(row) for row in rows}) == 1:
             norms.append(NormRows(name, norm, tuple(rows)))
     return norms
+
+
+def _readers(layers: Sequence[Layer], trace: Trace, output: Tensor) -> list[Reader]:
+    starts = {layer.name: layer.start for layer in layers}
+    read = {layer.name: trace.reads(layer.name) for layer in layers} | {"": trace.behind(output)}
+
+    def rows(found: Sequence[Source]) -> tuple[Tensor, ...]:
+        return tuple(_rows(source, starts.get(source.layer), trace) for source in found)
+
+    return [Reader(name, None if found is None else rows(found)) for name, found in read.items()]
 
 
 def _rows(source: Source, start: int | None, trace: Trace) -> Int64[Tensor, " rows"]:

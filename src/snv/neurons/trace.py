@@ -69,14 +69,16 @@ class Trace(TorchFunctionMode):
         }
         self._norms = {name: module for name, module in self.model.named_modules() if isinstance(module, NORMS)}
         self._norm_inputs: dict[str, set[tuple[Source, ...]]] = {}  # call by call; () if they could not be followed
+        self._inputs: dict[str, set[tuple[Source, ...] | None]] = {}  # of layers, call by call, as `reads` gives them
         self._flows: dict[int, _Flow] = {}
+        self._derived: set[int] = set()  # tensors that come from layers, whether or not they could be followed
         self._alive: list[Tensor] = []  # ids are only unique among living tensors
         self._inside = False  # a layer, whose own arithmetic is not followed
 
     def run(self, forward: Forward, example: Tensor) -> Tensor:
         with ExitStack() as undo:
             for name, module in self.modules.items():
-                undo.callback(module.register_forward_pre_hook(self._enter).remove)
+                undo.callback(module.register_forward_pre_hook(self._on_enter(name)).remove)
                 undo.callback(module.register_forward_hook(self._on_layer(name, module)).remove)
             for name, module in self._norms.items():
                 undo.callback(module.register_forward_pre_hook(self._on_norm(name, module)).remove)
@@ -110,12 +112,25 @@ class Trace(TorchFunctionMode):
             if len(inputs) == 1 and (sources := next(iter(inputs))):
                 yield name, self._norms[name], sources
 
+    def reads(self, name: str) -> tuple[Source, ...] | None:
+        """Whose channels a layer reads, entry by entry: () of the image, None if they could not be followed."""
+        inputs = self._inputs[name]
+        return next(iter(inputs)) if len(inputs) == 1 else None
+
+    def behind(self, tensor: Any) -> tuple[Source, ...] | None:
+        """Whose channels a tensor holds, as `reads` gives them."""
+        flow = self._flows.get(id(tensor))
+        if flow is None:
+            return None if id(tensor) in self._derived else ()
+        return flow.sources if flow.complete else None
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        inputs = [x for x in _tensors([args, kwargs]) if id(x) in self._flows]
-        if inputs and isinstance(output, Tensor) and not self._inside:
+        derived = [x for x in _tensors([args, kwargs]) if id(x) in self._derived]
+        if derived and isinstance(output, Tensor) and not self._inside:
             name = func.__name__.strip("_") if hasattr(func, "__name__") else ""
-            self._remember(output, self._through(name, inputs, args, kwargs or {}, output))
+            inputs = [x for x in derived if id(x) in self._flows]
+            self._remember(output, self._through(name, inputs, args, kwargs or {}, output) if inputs else None)
         return output
 
     def _through(self, name: str, inputs: list[Tensor], args: Any, kwargs: Any, output: Tensor) -> _Flow | None:
@@ -148,13 +163,18 @@ class Trace(TorchFunctionMode):
 
     def _remember(self, tensor: Tensor, flow: _Flow | None) -> None:
         self._alive.append(tensor)
+        self._derived.add(id(tensor))
         if flow is None:
             self._flows.pop(id(tensor), None)
         else:
             self._flows[id(tensor)] = flow
 
-    def _enter(self, _module: nn.Module, _inputs: Any) -> None:
-        self._inside = True
+    def _on_enter(self, name: str) -> Callable[..., None]:
+        def watch(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+            self._inside = True
+            self._inputs.setdefault(name, set()).add(self.behind(inputs[0]) if inputs else None)
+
+        return watch
 
     def _on_layer(self, name: str, module: nn.Module) -> Callable[..., None]:
         def watch(_module: nn.Module, _inputs: Any, output: Any) -> None:

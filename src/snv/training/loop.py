@@ -7,7 +7,7 @@ continued with the same bits: the state of the learner, of the optimiser and `Pr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -193,13 +193,24 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: TrainSettings) 
             return torch.optim.SGD(parameters, lr=lr, weight_decay=decay, momentum=settings.momentum)
 
 
-def descend(loss: Tensor, optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> Tensor:
-    """One step downhill; returns the loss it started from."""
+def descend(
+    loss: Tensor,
+    optimizer: torch.optim.Optimizer,
+    clip_norm: float | None = None,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """One step downhill; returns the loss it started from.
+
+    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more.
+    """
     optimizer.zero_grad()
     loss.backward()
+    before()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
+    after()
     optimizer.zero_grad()  # memory that the next forward pass can use
     return loss.detach()
 
