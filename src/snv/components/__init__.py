@@ -1,4 +1,4 @@
-"""What several methods share: frozen, gated and sparse weights, penalties, importance, teachers, replay, classes in a space."""
+"""What several methods share: frozen, gated and sparse weights, penalties, importance, teachers, replay, Gaussians."""
 
 from __future__ import annotations
 

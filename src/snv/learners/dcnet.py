@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -42,6 +42,12 @@ from snv.shapes import Features, Images, Labels, Logits, Values
 from snv.training import EVALUATION_BATCH, Batch, Setting, Stage
 
 
+def shares_in_use(body: Attended, projector: Projector, used: Sequence[Tensor]) -> Iterable[tuple[Tensor, Tensor]]:
+    """Every shared weight, and how far earlier tasks use it."""
+    hidden = Wire(projector.hidden, reads=len(used) - 2, feeds=len(used) - 1)
+    return (part for wire in [*body.wires, hidden] for part in wire.share_in_use(used))
+
+
 class DCNet(Learner[DCNetConfig]):
     """Trains alike in TIL and CIL: first features that gather around directions, then a linear layer upon them.
 
@@ -78,15 +84,9 @@ class DCNet(Learner[DCNetConfig]):
         """M, the temperature, and the weights that are held: all follow from what is kept."""
         self.used = self.gates.used()
         self.temperature = orthogonal_temperature(self.used)
-        shares = list(self._shares_in_use())
+        shares = list(shares_in_use(self.body, self.projector, self.gates.by_layer(self.used)))
         frozen = ((weight, share > 0) for weight, share in shares)
         self.held = Frozen(frozen) if self.gates.hard else Slowed(shares)
-
-    def _shares_in_use(self) -> Iterable[tuple[Tensor, Tensor]]:
-        """Every shared weight, and how far earlier tasks use it."""
-        used = self.gates.by_layer(self.used)
-        hidden = Wire(self.projector.hidden, reads=len(used) - 2, feeds=len(used) - 1)
-        return (part for wire in [*self.body.wires, hidden] for part in wire.share_in_use(used))
 
     # ---- the course of a task
 
