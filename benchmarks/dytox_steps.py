@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import numpy as np
 import torch
@@ -20,7 +19,8 @@ import torch
 from snv.data import Preprocess, TaskStream, from_arrays
 from snv.learners import DyTox
 from snv.networks import build_network
-from snv.training import Setting, Training, TrainSettings
+from snv.training import Setting, TrainSettings
+from steps import least_seconds, step_of
 
 
 def steps_of(stream: TaskStream, t: int, options: argparse.Namespace, index: int = 0, asked: float = 1.0):
@@ -36,18 +36,7 @@ def steps_of(stream: TaskStream, t: int, options: argparse.Namespace, index: int
         assert stage is not None
         if s < t or index > 0:
             learner.end_stage(task, stage)
-    stage = learner.stage(task, index)
-    assert stage is not None
-    training = Training(learner, task, stage)
-    learner.set_training(True, stage)
-    one = next(training._batches())
-
-    def step() -> float:
-        start = time.process_time()
-        learner.step(one, training.optimizer)
-        return time.process_time() - start
-
-    return step
+    return step_of(learner, task, learner.stage(task, index))
 
 
 def main() -> None:
@@ -66,10 +55,7 @@ def main() -> None:
         steps[f"task {t + 1}"] = steps_of(stream, t, options)
     steps[f"task {n_tasks}, half asked"] = steps_of(stream, n_tasks - 1, options, asked=0.5)
     steps["finetune"] = steps_of(stream, n_tasks - 1, options, index=1)
-    least = dict.fromkeys(steps, float("inf"))
-    for _ in range(options.turns):
-        for name, step in steps.items():
-            least[name] = min(least[name], step())
+    least = least_seconds(steps, options.turns)
     over = {name: round(seconds / least["plain"], 2) for name, seconds in least.items() if name != "plain"}
     print(json.dumps({"plain_seconds": round(least["plain"], 4)} | over))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ import torch
 from snv.data import Preprocess, TaskStream, from_arrays
 from snv.learners import LEARNERS
 from snv.networks import build_network
-from snv.training import Setting, Training, TrainSettings, learn_task
+from snv.training import Setting, TrainSettings, learn_task
+from steps import least_seconds, step_of
 
 
 def steps_of(name: str, stream: TaskStream, options: argparse.Namespace):
@@ -35,17 +35,8 @@ def steps_of(name: str, stream: TaskStream, options: argparse.Namespace):
     learner.begin_task(task)
     steps, k = {}, 0
     while (stage := learner.stage(task, k)) is not None:
-        training = Training(learner, task, stage)
-        one = next(training._batches())
-
-        def step(stage=stage, training=training, one=one) -> float:
-            learner.set_training(True, stage)
-            start = time.process_time()
-            learner.step(one, training.optimizer)
-            return time.process_time() - start
-
-        steps[f"{name} {stage.name}"] = step
-        step()
+        steps[f"{name} {stage.name}"] = step_of(learner, task, stage)
+        steps[f"{name} {stage.name}"]()
         learner.end_stage(task, stage)
         k += 1
     return steps
@@ -64,10 +55,7 @@ def main() -> None:
     steps = {}
     for name in ("sgd", "lwf", "nfl", "nfl+"):
         steps |= steps_of(name, stream, options)
-    least = dict.fromkeys(steps, float("inf"))
-    for _ in range(options.turns):
-        for name, step in steps.items():
-            least[name] = min(least[name], step())
+    least = least_seconds(steps, options.turns)
     plain = least.pop("sgd train")
     over = {name: round(seconds / plain, 2) for name, seconds in least.items()}
     print(json.dumps({"sgd_seconds": round(plain, 4)} | over))

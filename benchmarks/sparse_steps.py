@@ -10,9 +10,7 @@ seconds of SGD's step by network, and the other steps over it.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import time
 
 import numpy as np
 import torch
@@ -21,7 +19,8 @@ from snv.data import Preprocess, TaskStream, from_arrays
 from snv.learners import LEARNERS
 from snv.networks import MLP, Network, PlainConvNet, build_network, use_instance_norm
 from snv.seeding import generator
-from snv.training import Setting, Training, TrainSettings, learn_task
+from snv.training import Setting, TrainSettings, learn_task
+from steps import least_seconds, step_of
 
 CPU = torch.device("cpu")
 CASES = (("convnet", 16, 1), ("native spacenet", 28, 1), ("resnet18", 32, 3), ("native nispa", 32, 3))
@@ -40,7 +39,7 @@ def network(name: str, shape: tuple[int, int, int]) -> Network:
 
 
 def steps_of(method: str, of: str, stream: TaskStream, batch: int):
-    """A learner in its second task: a function that takes a step and returns its CPU seconds."""
+    """A learner in its second task: its step, and the one that begins an epoch, which rewires SpaceNet."""
     kind, settings = LEARNERS[method], TrainSettings(epochs=2, batch_size=batch, precision="fp32")
     made = network(of, stream.source.shape).to(memory_format=torch.channels_last)
     setting = Setting(made, "til", settings, Preprocess.of(stream.source), CPU, 0, len(stream))
@@ -50,18 +49,8 @@ def steps_of(method: str, of: str, stream: TaskStream, batch: int):
     task = stream.task(1).without_test()
     learner.begin_task(task)
     stage = learner.stage(task, 0)
-    assert stage is not None
-    training = Training(learner, task, stage)
-    learner.set_training(True, stage)
-    one = next(training._batches())
-
-    def step(first_of_epoch: bool = False) -> float:
-        batch = dataclasses.replace(one, epoch=1) if first_of_epoch else one
-        start = time.process_time()
-        learner.step(batch, training.optimizer)
-        return time.process_time() - start
-
-    return step
+    steps = {method: step_of(learner, task, stage)}
+    return steps | ({"rewiring": step_of(learner, task, stage, epoch=1)} if method == "spacenet" else {})
 
 
 def main() -> None:
@@ -71,23 +60,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     rng, n, result = np.random.default_rng(0), 6 * options.batch, {}
-    for of, side, channels in (
-        ("convnet", 16, 1),
-        ("native spacenet", 28, 1),
-        ("resnet18", 32, 3),
-        ("native nispa", 32, 3),
-    ):
+    for of, side, channels in CASES:
         images = rng.integers(0, 255, (n, side, side, channels)[: 3 + (channels > 1)], dtype=np.uint8)
         stream = TaskStream(from_arrays(images, np.arange(n) % 4), 2, 0)
         methods = [of.split()[1]] if of.startswith("native") else ["spacenet", "nispa"]
-        steps = {name: steps_of(name, of, stream, options.batch) for name in ("sgd", *methods)}
-        least = dict.fromkeys([*steps, "rewiring"], float("inf"))
-        for _ in range(options.turns):
-            for name, step in steps.items():
-                least[name] = min(least[name], step())
-            if "spacenet" in steps:
-                least["rewiring"] = min(least["rewiring"], steps["spacenet"](first_of_epoch=True))
-        over = {name: round(s / least["sgd"], 3) for name, s in least.items() if name != "sgd" and s < float("inf")}
+        steps = {}
+        for name in ("sgd", *methods):
+            steps |= steps_of(name, of, stream, options.batch)
+        least = least_seconds(steps, options.turns)
+        over = {name: round(seconds / least["sgd"], 3) for name, seconds in least.items() if name != "sgd"}
         result[of] = {"sgd_seconds": round(least["sgd"], 5)} | over
         print(of, result[of], flush=True)
     print(json.dumps(result))

@@ -15,7 +15,7 @@ from snv.components import Frozen, Slowed
 from snv.data import Preprocess
 from snv.errors import UserError
 from snv.files import cloned
-from snv.learners.dcnet import DCNet
+from snv.learners.dcnet import DCNet, shares_in_use
 from snv.metrics.transfer import backward_transfer
 from snv.networks import build_network, norm_state
 from snv.runs.evaluate import accuracy
@@ -199,7 +199,8 @@ def test_one_step_is_that_of_adam_with_frozen_entries_put_back():
     before = [p.detach().clone() for p in parameters]
     gradients = torch.autograd.grad(learner.loss(batch), parameters)
     learner.step(batch, torch.optim.Adam(parameters, lr=0.01))
-    shares = {id(weight): share for weight, share in learner._shares_in_use()}
+    used = learner.gates.by_layer(learner.used)
+    shares = {id(weight): share for weight, share in shares_in_use(learner.body, learner.projector, used)}
     for now, old, g in zip(parameters, before, gradients, strict=True):
         stepped = old - 0.01 * g / (g.abs() + 1e-8)
         if id(now) in shares:
