@@ -23,6 +23,11 @@ def test_the_demo_shows_every_quick_method_in_every_scenario_it_can_do(monkeypat
     assert ("ewc", "cil") not in shown
 
 
+def test_asked_for_all_the_demo_shows_all(tmp_path):
+    shown = [(config.method, config.scenario) for config, _ in demo.jobs(tmp_path, 0, every=True)]
+    assert shown == [(name, s) for name, kind in LEARNERS.items() for s in kind.card.scenarios]
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_processes_and_the_same_command_continues(tmp_path, signum):
     command = [sys.executable, "-m", "snv.cli.main", "demo", "--out", str(tmp_path / "demo")]

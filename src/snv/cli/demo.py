@@ -22,8 +22,9 @@ def register(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the picture go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another seed, another class order.")] = 0,
+    every: Annotated[bool, typer.Option("--all", help="Also the methods that take longer: some minutes.")] = False,
 ) -> None:
-    """Every method on five tasks of handwritten digits, in both scenarios: a table and a picture."""
+    """Methods on five tasks of handwritten digits, in both scenarios: a table and a picture."""
     from snv.cli.output import say, say_metrics
     from snv.cli.progress import Bar
     from snv.cli.side_by_side import run_all
@@ -31,7 +32,7 @@ def demo(
 
     say("Ten handwritten digits arrive as five tasks of two. TIL: the task is known at test time. CIL: it is not.\n")
     with Bar(counted=True) as bar:
-        records = run_all(jobs(out, seed), bar)
+        records = run_all(jobs(out, seed, every), bar)
     picture = out / "accuracy.png"
     save_matrices(records, picture)
     say_metrics(records)
@@ -43,12 +44,12 @@ def demo(
     say(f"\npicture: {picture}    runs: {out}    one of them: snv show {out}/sgd-cil-seed{seed}")
 
 
-def jobs(out: Path, seed: int) -> list[Job]:
-    """Every quick method in every scenario it can do, and where its run goes."""
+def jobs(out: Path, seed: int, every: bool = False) -> list[Job]:
+    """Every quick method, or every one, in every scenario it can do, and where its run goes."""
     from snv.learners import LEARNERS
 
-    quick = {name: kind.card.scenarios for name, kind in LEARNERS.items() if kind.card.quick}
-    names = [(name, scenario) for name, scenarios in quick.items() for scenario in scenarios]
+    shown = {name: kind.card.scenarios for name, kind in LEARNERS.items() if kind.card.quick or every}
+    names = [(name, scenario) for name, scenarios in shown.items() for scenario in scenarios]
     return [(_config(name, scenario, seed), out / f"{name}-{scenario}-seed{seed}") for name, scenario in names]
 
 

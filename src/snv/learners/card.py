@@ -27,7 +27,7 @@ class Card:
     sees: Literal["current task", "all tasks"] = "current task"
     grows: bool = False  # whether the network gets larger with tasks, heads apart
     one_network: bool = True  # whether `network` as it stands answers, so that its neurons can be valued
-    quick: bool = True  # whether the demo has time for it
+    quick: bool = True  # whether the demo has time for it; `snv demo --all` has for all
     forgets: str = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     retired: Mapping[str, Any] = field(default_factory=dict)  # settings of older versions: what is always done now
     added: Mapping[str, Any] = field(default_factory=dict)  # settings that older runs do not name: what they do

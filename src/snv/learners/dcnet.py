@@ -60,6 +60,7 @@ class DCNet(Learner[DCNetConfig]):
         page="dcnet",
         memory="per task: a gate per neuron and norm state; a direction per class; one projector",
         one_network=False,
+        quick=False,
     )
     Config: ClassVar[type] = DCNetConfig
 

@@ -177,5 +177,6 @@ class NFL(Stepwise[NFLConfig]):
         paper="Vahedifar and Zhang, 2025",
         page="nfl",
         memory="nothing; while training two copies of the network",
+        quick=False,
     )
     Config: ClassVar[type] = NFLConfig

@@ -82,6 +82,7 @@ class NFLPlus(Stepwise[NFLPlusConfig]):
         paper="Vahedifar and Zhang, 2025",
         page="nfl_plus",
         memory="an auto-encoder of the features, a row of it per old class; while training two copies of the network",
+        quick=False,
     )
     Config: ClassVar[type] = NFLPlusConfig
 

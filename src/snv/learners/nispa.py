@@ -104,6 +104,7 @@ class NISPA(SparseLearner[NISPAConfig]):
         page="nispa",
         memory="1 byte per connection and per unit; twice that and a copy of the network while it trains",
         forgets="old heads stand still and no image of an old class is seen again, so the new head outvotes them.",
+        quick=False,
     )
     Config: ClassVar[type] = NISPAConfig
 

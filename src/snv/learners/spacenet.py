@@ -86,6 +86,7 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         page="spacenet",
         memory="1 byte per connection and per unit; while it trains 20 for each connection of the task",
         forgets="a task is trained against zeros in place of the old classes, so their logits are never compared.",
+        quick=False,
     )
     Config: ClassVar[type] = SpaceNetConfig
 
