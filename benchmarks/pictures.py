@@ -1,6 +1,6 @@
 """Three folders of five classes learned one after the other, then asked about pictures nobody showed.
 
-    python benchmarks/pictures.py TINY-IMAGENET.zip [--features FILE.onnx] [--each 400] [--unseen 50]
+    python benchmarks/pictures.py TINY-IMAGENET.zip [--features FILE.onnx --mean … --std …] [--each 400]
 
 Classes are those of the page on pictures; every step is a command of its own in a fresh process. The last line is JSON:
 seconds of each `snv learn`, shares of unseen pictures named right among all fifteen classes (``open``) and with the
@@ -67,6 +67,12 @@ def snv(*arguments: object) -> tuple[float, str]:
     return time.perf_counter() - start, done.stdout
 
 
+def given(options: argparse.Namespace) -> list[object]:
+    """What `snv learn` is told about the pretrained network."""
+    names = {"--features": [options.features], "--features-mean": options.mean, "--features-std": options.std}
+    return [word for name, values in names.items() if values and values[0] is not None for word in (name, *values)]
+
+
 def share_right(model: Path, root: Path, known: bool) -> tuple[float, float]:
     """Percent of pictures whose class is named right, and seconds per picture."""
     right = n = 0
@@ -84,6 +90,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=Path)
     parser.add_argument("--features", type=Path, help="a pretrained network; default: random filters")
+    parser.add_argument("--mean", type=float, nargs=3, help="taken off pixels for it")
+    parser.add_argument("--std", type=float, nargs=3, help="and divided by")
     parser.add_argument("--each", type=int, default=400, help="pictures of a class to learn")
     parser.add_argument("--unseen", type=int, default=50, help="pictures of a class to ask about")
     options = parser.parse_args()
@@ -92,8 +100,7 @@ def main() -> None:
         lay_out(options.archive, root, options.each, options.unseen)
         model, learned = root / "pets.snv", []
         for i, name in enumerate(FOLDERS):
-            features = ["--features", options.features] if options.features and i == 0 else []
-            took, told = snv("learn", root / "learn" / name, "--model", model, *features)
+            took, told = snv("learn", root / "learn" / name, "--model", model, *(given(options) if i == 0 else []))
             print(told, end="", flush=True)
             learned.append(round(took, 1))
         open_right, seconds = share_right(model, root, known=False)

@@ -196,7 +196,7 @@ def test_export_writes_one_task_and_checks_it(kind, file, cli, pets, tmp_path, m
     facts = json.loads(told.out)
     assert (facts["file"], facts["classes"], facts["shape"]) == (file, list(FISH), [3, 16, 16])
     assert facts["bytes"] == (tmp_path / file).stat().st_size
-    assert facts["max_abs_error"] <= 1e-4
+    assert facts["max_abs_error"] <= 1e-3  # of logits in the tens
 
 
 def test_export_tells_people_too(cli, pets, tmp_path):

@@ -36,6 +36,8 @@ BY_HAND = {
     ("wsn", "til"): 4 * WEIGHTS + T * (WEIGHTS // 8 + 4 * HIDDEN),
     ("spacenet", "til"): WEIGHTS + 2 * (HIDDEN + 2),  # P; two masks of units, with the image and the classes
     ("nispa", "cil"): WEIGHTS + 2 * (HIDDEN + 2),
+    # gates of the MLP and of the projector, of every task and the next; directions; the projector
+    ("dcnet", "til"): 4 * (T + 1) * 2 * HIDDEN + 4 * CLASSES * 9 + 4 * (HIDDEN + 9) * (HIDDEN + 1),
     ("pec", "cil"): CLASSES * 4 * (9 * 2 + 3 * 2 + 5 * (2 * 16 + 1)),
     ("slda", "til"): SPACE + 4 * CLASSES * (FEATURES + 1),
     ("slda", "cil"): SPACE + 8 * (CLASSES * (FEATURES + 1) + FEATURES * (FEATURES + 1) // 2),
@@ -61,7 +63,7 @@ def learned(name, scenario, built=None, **config):
 def test_the_bytes_kept_beyond_the_network_equal_the_hand_count(name, scenario):
     own = {"pec": {"width": 2, "teacher": 3, "outputs": 5}, "icarl": {"buffer": 12}, "der++": {"buffer": 12}}
     own["dytox"] = {"buffer": 12}
-    own["slda"] = {"filters": 3}
+    own["slda"], own["dcnet"] = {"filters": 3}, {"dimension": 9}
     own["spacenet"] = own["nispa"] = {"network": "adapted"}
     own["snv-paper"] = {"permutations": 2, "burn_in": 2}
     learner = learned(name, scenario, **own.get(name, {}))

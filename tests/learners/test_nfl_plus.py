@@ -160,7 +160,12 @@ def test_the_code_is_a_quarter_of_the_features_and_at_least_8(n_features, size):
     assert NFLPlus.Config().code_size(n_features) == size < n_features
 
 
-@pytest.mark.parametrize(("n_features", "bottleneck"), [(8, None), (24, 24)])
+@pytest.mark.parametrize(("n_features", "size"), [(512, 128), (128, 32), (24, 8), (8, 4), (2, 1)])
+def test_the_code_is_a_quarter_of_the_features_at_least_8_and_at_most_half(n_features, size):
+    assert NFLPlus.Config().code_size(n_features) == size
+
+
+@pytest.mark.parametrize(("n_features", "bottleneck"), [(8, 9), (24, 24)])
 def test_a_code_as_large_as_the_features_is_refused(n_features, bottleneck):
     with pytest.raises(UserError, match=rf"learner\.bottleneck is smaller than the {n_features} features .*; got .*"):
         NFLPlus.Config(bottleneck=bottleneck).code_size(n_features)

@@ -138,15 +138,27 @@ def test_in_TIL_no_sums_are_kept_since_no_task_is_ever_unknown():
 def test_validation_images_decide_the_weights_of_opinions_and_nothing_else():
     parts = []
     for turned in (False, True):
-        learner, stream = trained("cil", tasks=(0,))
-        task = stream.task(0)
+        learner, stream = trained("cil")
+        add(learner, stream.task(0))
+        task = stream.task(1)
         val = InMemory(task.val.pixels, task.val.labels.flip(0) if turned else task.val.labels)
         add(learner, dataclasses.replace(task, val=val))
-        parts.append(learner.specialists.common.tasks[0])
+        parts.append(learner.specialists.common.tasks[1])
     assert same(parts[0].head.state(), parts[1].head.state())
     assert same(parts[0].classes.state(), parts[1].classes.state())
     assert not torch.equal(parts[0].weights, parts[1].weights)
     assert not torch.equal(parts[0].open_weights, parts[1].open_weights)
+
+
+def test_a_task_that_is_alone_asks_for_no_weights_among_tasks():
+    learner, stream = trained("cil")
+    add(learner, stream.task(0))
+    common = learner.specialists.common
+    assert not common.tasks[0].open_weights.any()
+    assert torch.equal(common.open_weights(), common.tasks[0].weights.flip(0).double())
+    add(learner, stream.task(1))
+    assert common.tasks[1].open_weights.any()
+    assert torch.equal(common.open_weights(), common.tasks[1].open_weights.double())
 
 
 # ---- statistics of the specialists' features

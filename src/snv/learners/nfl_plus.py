@@ -35,7 +35,7 @@ class NFLPlusConfig(NFLConfig):
     balance: float = 0.5  # η
     reconstruction: float = 0.5  # Ω, of a mean over features
     lr_ae: float = 1e-3  # of the auto-encoder and of Γ, by Adam
-    bottleneck: int | None = None  # numbers in the code; None: a quarter of the features, and at least 8
+    bottleneck: int | None = None  # numbers in the code; None: a quarter of the features, at least 8, at most half
     reference: Literal["before task", "before step"] = "before task"  # whose code is kept; the second: their code
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class NFLPlusConfig(NFLConfig):
 
     def code_size(self, n_features: int) -> int:
         """b, which is less than F."""
-        size = max(8, n_features // 4) if self.bottleneck is None else self.bottleneck
+        size = self.bottleneck or min(max(8, n_features // 4), n_features // 2)
         if size >= n_features:
             raise UserError(
                 f"learner.bottleneck is smaller than the {n_features} features of the network; got {size}. "

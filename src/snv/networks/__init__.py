@@ -23,7 +23,7 @@ from snv.networks.layers import (
     rearranged,
 )
 from snv.networks.norms import load_norm, norm_state, use_instance_norm
-from snv.networks.onnx_space import MEAN, STD, OnnxSpace, Pretrained, extra, read_pretrained
+from snv.networks.onnx_space import MEAN, SHRINKAGE, STD, OnnxSpace, Pretrained, extra, read_pretrained
 from snv.networks.projector import Projector, Spherical
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet, PlainConvNet
@@ -42,6 +42,7 @@ __all__ = [
     "NORMS",
     "NORM_PARTS",
     "N_IMAGES",
+    "SHRINKAGE",
     "STD",
     "AutoEncoder",
     "Body",

@@ -31,6 +31,8 @@ SLOWEST = 2.0
 """Seconds for a picture; slower files would make every answer a wait."""
 CHUNK = 32
 """Images at a time."""
+SHRINKAGE = 0.5
+"""Of the covariance of such features, which are many and depend on each other."""
 
 
 @dataclass(frozen=True)

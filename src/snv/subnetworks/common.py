@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from snv.components import ClassSums, Discriminant, discriminant, packed, unpacked
 from snv.files import State
-from snv.networks import Body, bytes_of
+from snv.networks import SHRINKAGE as PRETRAINED
+from snv.networks import Body, OnnxSpace, bytes_of
 from snv.shapes import Features, Images, Labels, Logits
 from snv.subnetworks.opinions import opinion_weights, weighed
 
@@ -61,6 +63,9 @@ class Common:
     def __init__(self, space: Body, open_answers: bool, separable: bool) -> None:
         """``open_answers``: also without the task; ``separable``: each task keeps its own products, so it can go."""
         self.space, self.open_answers, self.separable = space, open_answers, separable
+        self.discriminant = (
+            partial(discriminant, shrinkage=PRETRAINED) if isinstance(space, OnnxSpace) else discriminant
+        )
         self.tasks: list[CommonTask] = []
         self.products: Tensor | None = None  # Σ φφᵀ over all classes, where tasks do not keep their own
         self._all: Discriminant | None = None  # of all classes as they are now
@@ -96,7 +101,7 @@ class Common:
     def _everywhere(self, features: Features) -> Logits:
         """Log-posteriors of all classes in the common space."""
         if self._all is None:
-            self._all = discriminant(self.pooled())
+            self._all = self.discriminant(self.pooled())
         return self._all(features).log_softmax(1)
 
     def _within_tasks(self, images: Images, features: Features, asked: Bool[Tensor, "b t"], ask: Ask) -> Logits:
@@ -126,7 +131,7 @@ class Common:
     @torch.no_grad()
     def add(self, sums: ClassSums, validation: Batches, labels: Labels, ask: Ask) -> None:
         """The newest task: sums of its training images; its validation images, with labels 0 … k−1."""
-        t, head = len(self.tasks), discriminant(sums)
+        t, head = len(self.tasks), self.discriminant(sums)
         opinions = [(ask(x, t).log_softmax(1), head(features).log_softmax(1)) for x, features in validation()]
         weights = opinion_weights(_side_by_side(opinions), labels)
         if not self.open_answers:
