@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
-TRAINING_TESTS := tests/training tests/learners tests/subnetworks tests/test_before.py
+TRAINING_TESTS := tests/training tests/subnetworks tests/learners/test_learner_contract.py tests/learners/test_snv.py tests/test_before.py
 
 .PHONY: install demo test test-avx2 test-all check lint types bench shape clean
 
