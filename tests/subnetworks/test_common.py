@@ -97,6 +97,21 @@ def test_a_task_is_worth_asking_if_its_best_class_is_close_to_the_favourite(best
     assert common.worth_asking(everywhere).tolist() == [asked]
 
 
+def test_a_specialist_that_is_not_asked_finds_all_its_classes_alike():
+    common, ask = learned()
+    images, _ = drawn(0, n=5, seed=2)
+    asked = torch.tensor([[True, False, True, False]]).expand(5, -1)
+    within = common._within_tasks(images, asked, ask).view(5, N_TASKS, K).exp()
+    assert torch.allclose(within[:, [1, 3]], torch.tensor(1 / K))
+    assert torch.allclose(within[:, 2], ask(images, 2).softmax(1))
+
+
+def test_weights_are_found_with_every_specialist_asked_about_every_image():
+    _, ask = learned([0, 1, 2])
+    last = ask.asked[-12:]  # of 80 images in batches of 32: first the own answers of the newest task, then all tasks
+    assert last == [(2, 32), (2, 32), (2, 16), *((t, n) for n in (32, 32, 16) for t in range(3))]
+
+
 def test_what_a_task_says_of_an_image_does_not_depend_on_the_others_in_its_batch():
     common, ask = learned()
     images, _ = drawn(2, n=12, seed=2)

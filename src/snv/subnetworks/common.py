@@ -7,6 +7,7 @@ Without it, the common space says which few tasks are worth asking, and only the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +84,9 @@ class Common:
 
     def open_answer(self, images: Images, features: Features, ask: Ask) -> Logits:
         """Of all classes: the common space weighs tasks, the most likely of them are asked about their classes."""
-        return weighed(self.open_weights(), list(self._opinions(images, features, ask))).float()
+        everywhere = self._everywhere(features)
+        within = self._within_tasks(images, self.worth_asking(everywhere), ask)
+        return weighed(self.open_weights(), [everywhere, within]).float()
 
     def open_weights(self) -> Float[Tensor, " 2"]:
         """Of the common space and of the tasks' answers: the mean of what tasks asked for.
@@ -94,22 +97,20 @@ class Common:
         asked = [part.open_weights for part in self.tasks if part.open_weights.any()]
         return torch.stack(asked or [part.weights.flip(0) for part in self.tasks]).double().mean(0)
 
-    def _opinions(self, images: Images, features: Features, ask: Ask) -> tuple[Logits, Logits]:
-        everywhere = self._everywhere(features)
-        return everywhere, self._within_tasks(images, features, self.worth_asking(everywhere), ask)
-
     def _everywhere(self, features: Features) -> Logits:
         """Log-posteriors of all classes in the common space."""
         if self._all is None:
             self._all = self.discriminant(self.pooled())
         return self._all(features).log_softmax(1)
 
-    def _within_tasks(self, images: Images, features: Features, asked: Bool[Tensor, "b t"], ask: Ask) -> Logits:
-        """Log-posteriors of classes within each task: of its specialist where it is asked, else of its head.
+    def _within_tasks(self, images: Images, asked: Bool[Tensor, "b t"] | None, ask: Ask) -> Logits:
+        """Log-posteriors of classes within each task, by its specialist; one that is not asked finds all alike.
 
-        The head says nothing that the common space has not said already, so it is not joined with the specialist here.
+        ``asked``: None asks everybody about every image, which is how weights are found.
         """
-        said = [part.head(features).log_softmax(1) for part in self.tasks]
+        if asked is None:
+            return torch.cat([ask(images, t).log_softmax(1) for t in range(len(self.tasks))], dim=1)
+        said = [images.new_full((len(images), len(block)), -math.log(len(block))) for block in self.blocks()]
         for t, rows in enumerate(column.nonzero()[:, 0] for column in asked.T):
             if len(rows):
                 said[t] = said[t].index_put((rows,), ask(images[rows], t).log_softmax(1).to(said[t]))
@@ -144,7 +145,9 @@ class Common:
         self._all = None
         if len(self.tasks) == 1:
             return
-        opinions = [self._opinions(x, features, ask) for x, features in validation()]
+        opinions = [
+            (self._everywhere(features), self._within_tasks(x, None, ask)) for x, features in validation()
+        ]
         chosen = opinion_weights(_side_by_side(opinions), labels + self.blocks()[-1].start)
         self.tasks[-1] = CommonTask(head, weights, chosen, kept)
 
