@@ -145,9 +145,7 @@ class Common:
         self._all = None
         if len(self.tasks) == 1:
             return
-        opinions = [
-            (self._everywhere(features), self._within_tasks(x, None, ask)) for x, features in validation()
-        ]
+        opinions = [(self._everywhere(features), self._within_tasks(x, None, ask)) for x, features in validation()]
         chosen = opinion_weights(_side_by_side(opinions), labels + self.blocks()[-1].start)
         self.tasks[-1] = CommonTask(head, weights, chosen, kept)
 
