@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 TRAINING_TESTS := tests/training tests/subnetworks tests/learners/test_learner_contract.py tests/learners/test_snv.py tests/test_before.py
 
-.PHONY: install demo test test-avx2 test-all check lint types bench shape clean
+.PHONY: install demo test test-avx2 test-all check lint types bench shape tables clean
 
 install: $(STAMP)
 
@@ -50,6 +50,10 @@ bench: install
 # Figures that say whether the library can still be read.
 shape: install
 	$(BIN)/python tools/shape.py
+
+# Brings the tables of README and docs up to date with the records in results/.
+tables: install
+	$(BIN)/python tools/tables.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build

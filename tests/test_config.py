@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from snv.config import RunConfig, build, load_config
+from snv.config import RunConfig, build, changed, load_config
 from snv.errors import UserError
 
 EXAMPLE = """
@@ -67,13 +67,6 @@ def test_a_file_that_is_not_TOML_is_named(tmp_path):
         load_config(tmp_path / "missing.toml")
 
 
-def test_every_config_in_the_repository_is_valid():
-    configs = sorted((Path(__file__).parents[1] / "configs").glob("*.toml"))
-    assert configs
-    for path in configs:
-        load_config(path)
-
-
 def test_a_method_that_cannot_do_a_scenario_says_which_it_can(monkeypatch):
     from snv.learners import SGD
 
@@ -101,9 +94,20 @@ def test_a_file_based_on_itself_or_on_nothing_is_refused(tmp_path):
         load_config(tmp_path / "c.toml")
 
 
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1] / "configs").rglob("*.toml")), ids=lambda p: p.stem)
-def test_every_config_file_is_valid(path):
+CONFIGS = Path(__file__).parents[1] / "configs"
+STUDIES = [path for path in sorted(CONFIGS.rglob("*.toml")) if "\n[groups." in path.read_text(encoding="utf-8")]
+RUNS = [path for path in sorted(CONFIGS.rglob("*.toml")) if path not in STUDIES and path.parent.name != "tuned"]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_every_config_of_a_run_is_valid(path):
     load_config(path)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_a_study_is_no_run_and_says_what_takes_it(path):
+    with pytest.raises(UserError, match="Use snv bench"):
+        load_config(path)
 
 
 def test_none_on_a_command_line_is_a_word_where_a_setting_has_that_word_and_nothing_elsewhere():
@@ -113,3 +117,52 @@ def test_none_on_a_command_line_is_a_word_where_a_setting_has_that_word_and_noth
     assert build(RunConfig, config.as_dict()).learner_config() == own
     with pytest.raises(UserError, match=r"learner.size: input should be 'remaining' or .*; got None"):
         load_config(None, ["method=snv", "learner.size=none"])
+
+
+# ---- presets
+
+
+def test_a_preset_stands_above_the_file_and_below_the_overrides(tmp_path):
+    file = write(tmp_path / "a.toml", EXAMPLE.replace('"joint"', '"ewc"') + "[learner]\nstrength = 1\nimages = 9\n")
+    config = load_config(file, preset="paper/imagenet-1k")
+    assert (config.train.lr, config.learner) == (0.001, {"strength": 25, "images": 9, "decay": 1})
+    assert load_config(file, ["learner.strength=7"], "paper/imagenet-1k").learner["strength"] == 7
+
+
+def test_a_preset_is_that_of_the_method_asked_for():
+    assert load_config(None, ["method=wsn"], "paper/cifar100").train.lr == 0.001
+    assert load_config(None, ["method=nispa"], "paper/cifar100").train.lr == 0.01
+
+
+@pytest.mark.parametrize(
+    ("method", "preset", "says"),
+    [
+        ("ewc", "paper/cifar10", "Did you mean 'paper/cifar100'.*paper/tiny-imagenet"),
+        ("slda", "paper/cifar100", "no settings of slda; it has some of ewc, si"),
+        ("nobody", "paper/cifar100", "no method called 'nobody'"),
+        ("ewc", "missing.toml", "no config file missing.toml"),
+    ],
+)
+def test_a_preset_that_does_not_exist_is_answered_with_those_that_do(method, preset, says):
+    with pytest.raises(UserError, match=says):
+        load_config(None, [f"method={method}"], preset)
+
+
+def test_a_file_of_methods_own_settings_is_a_preset_too(tmp_path):
+    text = "[wsn.train]\nlr = 0.5\n[wsn.til.learner]\ncapacity = 0.7\n[ewc.cil.learner]\nstrength = 3\n"
+    file = str(write(tmp_path / "own.toml", text))
+    config = load_config(None, ["method=wsn"], file)
+    assert (config.train.lr, config.learner) == (0.5, {"capacity": 0.7})
+    assert load_config(None, ["method=ewc", "scenario=cil"], file).learner == {"strength": 3}
+    assert load_config(None, ["method=ewc"], file).learner == {}
+    with pytest.raises(UserError, match="no settings of sgd; it has some of wsn, ewc"):
+        load_config(None, [], file)
+    with pytest.raises(UserError, match="Did you mean 'wsn'"):
+        load_config(None, [], str(write(tmp_path / "typo.toml", "[wns.train]\nlr = 1\n")))
+
+
+def test_settings_are_changed_by_their_dotted_names():
+    config = changed(load_config(None, ["method=ewc"]), {"train.lr": 0.5, "learner.strength": 2})
+    assert (config.train.lr, config.learner["strength"]) == (0.5, 2)
+    with pytest.raises(UserError, match="Did you mean 'strength'"):
+        changed(config, {"learner.strenght": 2})

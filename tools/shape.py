@@ -48,9 +48,10 @@ HOUSE = (
     Room(7, ("learners",), "one file per method"),
     Room(8, ("config",), "a run as frozen dataclasses ⇄ TOML"),
     Room(9, ("runs",), "who runs what, when; the run directory"),
-    Room(10, ("report",), "figures from records"),
+    Room(10, ("study",), "many runs: sweeps and tuning"),
     Room(11, ("model",), "a model that lives in a directory and learns folders of pictures"),
-    Room(12, ("cli",), "the commands"),
+    Room(12, ("report",), "tables, figures and pages, from records and models"),
+    Room(13, ("cli",), "the commands"),
 )
 LEVEL = {name: room.level for room in HOUSE for name in room.names}
 START, END = "<!-- tree: made by tools/shape.py -->\n", "<!-- end of tree -->"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from snv.learners import LEARNERS, Learner
     from snv.model import Model, SNVClassifier
     from snv.networks import build_network
-    from snv.runs import Record, load_record, value_run
+    from snv.runs import Record, evaluate_run, load_record, value_run
     from snv.runs.run import run
     from snv.shapley import Valuation
     from snv.valuation import value_neurons
@@ -35,6 +35,7 @@ __all__ = [
     "UserError",
     "Valuation",
     "build_network",
+    "evaluate_run",
     "from_arrays",
     "load_config",
     "load_record",
@@ -51,7 +52,7 @@ _HOME = {
     "snv.errors": ("UserError",),
     "snv.learners": ("LEARNERS", "Learner"),
     "snv.networks": ("build_network",),
-    "snv.runs": ("Record", "load_record", "run", "value_run"),
+    "snv.runs": ("Record", "evaluate_run", "load_record", "run", "value_run"),
     "snv.shapley": ("Valuation",),
     "snv.valuation": ("value_neurons",),
 }

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from snv.data import Judged
+from snv.data import Half, Judged, Parts
 from snv.errors import UserError, unknown
-from snv.learners import LEARNERS
+from snv.learners import LEARNERS, SCENARIOS, is_own, method_named, resolved
 from snv.training import Scenario, TrainSettings
+
+DEFAULT_TASKS = 5
 
 
 @dataclass(frozen=True)
@@ -22,18 +25,33 @@ class DataConfig:
     """Which images, and how they become tasks."""
 
     name: str = "digits"  # see `snv list datasets`; folder:PATH and npz:PATH for your own
-    tasks: int | tuple[int, ...] = 5  # number of tasks, or the number of classes of each
+    tasks: int | tuple[int, ...] = DEFAULT_TASKS  # number of tasks, or the number of classes of each
     classes: int | None = None  # use only so many classes
     per_class: int | None = None  # use only so many images of each class
+    order: tuple[str | int, ...] | tuple[tuple[str | int, ...], ...] | None = None  # classes by name or index, or those
+    # of each task; None: the seed decides
+    split: Parts = (
+        "70/10/20"  # per class; official: the data set's own test images, and a tenth of the others validates
+    )
     size: int | None = None  # side in pixels; None = the data set's own
     dir: str | None = None  # where the files are; None = $SNV_DATA, then the cache folder
     workers: int = 0  # processes that decode large images
+    half: Half | None = None  # use only the tasks with the first half of the classes, or with the second
     judged_on: Judged = "test"  # validation: to choose settings by; test images are then out of reach
 
     def __post_init__(self) -> None:
         for name in ("classes", "per_class", "size"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"data.{name} is at least 1, or left out; got {getattr(self, name)}.")
+        sizes = tuple(len(part) for part in self.order or () if isinstance(part, tuple))
+        if sizes:
+            self._take_tasks_from(sizes)
+
+    def _take_tasks_from(self, sizes: tuple[int, ...]) -> None:
+        """An order that lists classes task by task says how many tasks there are, too."""
+        if self.tasks not in (DEFAULT_TASKS, len(sizes), sizes):
+            raise UserError(f"data.order lists {len(sizes)} tasks, and data.tasks is {self.tasks!r}. Leave that out.")
+        object.__setattr__(self, "tasks", sizes)
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class NetworkConfig:
 class RunConfig:
     """One run: a method learns one stream of tasks with one seed."""
 
-    method: str = "sgd"
+    method: str = "sgd"  # see `snv list methods`; FILE.py:CLASS for one of your own, whose file is executed
     scenario: Scenario = "til"
     seed: int = 0
     data: DataConfig = field(default_factory=DataConfig)
@@ -63,9 +81,9 @@ class RunConfig:
     checkpoint_seconds: float = 30.0  # how much work a kill may cost
 
     def __post_init__(self) -> None:
-        if self.method not in LEARNERS:
-            raise unknown("method", self.method, LEARNERS)
-        allowed = LEARNERS[self.method].card.scenarios
+        if is_own(self.method):
+            object.__setattr__(self, "method", resolved(self.method))
+        allowed = method_named(self.method).card.scenarios
         if self.scenario not in allowed:
             raise UserError(
                 f"{self.method} cannot do {self.scenario.upper()}: it works only in "
@@ -75,7 +93,7 @@ class RunConfig:
 
     def learner_config(self) -> Any:
         """The method's own settings, checked."""
-        return build(LEARNERS[self.method].Config, self.learner, "learner")
+        return build(method_named(self.method).Config, self.learner, "learner")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as in the TOML file, with the method's own settings spelt out."""
@@ -87,12 +105,19 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
     _check_keys(kind, values, where)
     choices = {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
     words = {key: "none" for key, value in values.items() if value is None and "none" in choices.get(key, ())}
+    read = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
     try:
-        return TypeAdapter(kind).validate_python({**values, **words})  # "key=none" can mean a word of that name
+        return read({**values, **words})  # "key=none" can mean a word of that name
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join([*([where] if where else []), *(str(part) for part in first["loc"] if not _is_tag(part))])
         raise UserError(f"{key}: {first['msg'].lower()}; got {first['input']!r}.") from None
+
+
+@cache
+def _reader(kind: type[Any]) -> Callable[[Any], Any]:
+    """What makes such a dataclass of plain values, and checks them; many records ask for the same one."""
+    return TypeAdapter(kind).validate_python
 
 
 def without_retired(stored: Mapping[str, Any], where: Path) -> dict[str, Any]:
@@ -120,16 +145,87 @@ def _added(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in added.items() if key not in stored.get("learner", {})}
 
 
-def load_config(path: Path | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """A run from a TOML file (or the defaults), changed by overrides such as ``train.lr=0.01``."""
-    values = _read_toml(path) if path is not None else {}
+def load_config(path: Path | None = None, overrides: Iterable[str] = (), preset: str | None = None) -> RunConfig:
+    """A run from a TOML file (or the defaults), changed by overrides such as ``train.lr=0.01``.
+
+    ``preset`` stands above the file and below the overrides: a name on the method's card, such as ``paper/cifar100``,
+    or a TOML file of methods' own settings.
+    """
+    values = read_toml(path) if path is not None else {}
+    if isinstance(values.get("groups"), dict):
+        raise UserError(f"{path} is a study of many runs. Use snv bench {path}, or give the config of one run.")
+    overrides = list(overrides)
+    if preset is not None:
+        asked = values | dict(map(parse_setting, overrides))
+        names = {field: asked.get(field, getattr(RunConfig, field)) for field in ("method", "scenario")}
+        merge(values, preset_settings(preset, **names))
     for override in overrides:
         _put(values, *parse_setting(override), override)
     config: RunConfig = build(RunConfig, values)
     return config
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def preset_settings(preset: str, method: str, scenario: str) -> dict[str, Any]:
+    """A method's own settings by the name of a preset or from a file, nested as in a file."""
+    tree = own_settings(preset, {method: method_named(method)})
+    if method not in tree:
+        raise UserError(f"{preset} has no settings of {method}; it has some of {', '.join(tree) or 'no method'}.")
+    return layered(own_of([tree], method, scenario))
+
+
+def own_settings(preset: str, methods: Mapping[str, Any] = LEARNERS, folder: Path = Path()) -> dict[str, Any]:
+    """Methods' own settings, a table each: those of a TOML file, or of all methods with a preset of that name."""
+    if preset.endswith(".toml"):
+        tree = read_toml(folder / preset)
+        check_own(tree)
+        return tree
+    presets = {name: kind.card.presets for name, kind in {**LEARNERS, **methods}.items()}
+    if preset not in (known := dict.fromkeys(name for found in presets.values() for name in found)):
+        raise UserError(f"{unknown('preset', preset, known)} A TOML file of methods' own settings will do, too.")
+    return {
+        method: layered(nested(*pair) for pair in found[preset].items())
+        for method, found in presets.items()
+        if preset in found
+    }
+
+
+def check_own(own: Mapping[str, Any]) -> None:
+    """Own settings are tables by method, below it tables of settings, or of settings by scenario."""
+    for method, table in own.items():
+        method_named(method)
+        if not isinstance(table, Mapping):
+            raise UserError(f"own.{method} is a table of settings such as [own.{method}.learner]; got {table!r}.")
+
+
+def own_of(trees: Sequence[Mapping[str, Any]], method: str, scenario: str) -> Iterator[Mapping[str, Any]]:
+    """The layers of a method's own settings, the weakest first."""
+    for tree in trees:
+        table = tree.get(method, {})
+        yield {key: value for key, value in table.items() if key not in SCENARIOS}
+        yield table.get(scenario, {})
+
+
+def layered(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Settings joined, later ones standing above earlier ones."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        merge(values, layer)
+    return values
+
+
+def changed(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """The same run with other values of settings, by their dotted names."""
+    made: RunConfig = build(RunConfig, layered([config.as_dict(), *(nested(*pair) for pair in settings.items())]))
+    return made
+
+
+def nested(name: str, value: object) -> dict[str, Any]:
+    """``train.lr`` as {"train": {"lr": value}}."""
+    first, _, rest = name.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
     """A file's settings; ``base = "other.toml"`` takes those of another file, beside it, first."""
     chain: list[dict[str, Any]] = []
     seen: set[Path] = set()
@@ -148,17 +244,29 @@ def _read_toml(path: Path) -> dict[str, Any]:
         following = following.parent / str(base) if base is not None else None
     values: dict[str, Any] = {}
     for layer in reversed(chain):
-        _merge(values, layer)
+        merge(values, layer)
     return values
 
 
-def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
-    """Tables are merged, single values replaced."""
+def merge(values: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put ``more`` into ``values``: tables are merged, single values replaced."""
     for key, value in more.items():
-        if isinstance(value, dict) and isinstance(values.get(key), dict):
-            _merge(values[key], value)
+        if isinstance(value, Mapping):
+            below = values[key] = dict(values[key]) if isinstance(values.get(key), Mapping) else {}
+            merge(below, value)
         else:
             values[key] = value
+
+
+def flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name; tuples become lists, as they are in a file."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{above}{key}.")
+        else:
+            found[above + key] = list(value) if isinstance(value, tuple) else value
+    return found
 
 
 def _put(values: dict[str, Any], key: str, value: Any, override: str) -> None:

@@ -10,6 +10,14 @@ class UserError(Exception):
     """A problem the user can solve; the command line prints its text and exits with 2, without a traceback."""
 
 
+class InUseError(UserError):
+    """Another process works on this very thing."""
+
+
+class DivergedError(UserError):
+    """Training came to a loss that is no number: a matter of its settings."""
+
+
 class Interrupted(Exception):  # noqa: N818 - it is a request, not an error
     """Ctrl-C or a termination signal arrived and everything was saved; ``signum`` says which."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from snv.cli import demo
 from snv.learners import LEARNERS
+from snv.runs import Record
 
 
 def test_the_demo_shows_every_quick_method_in_every_scenario_it_can_do(monkeypatch, tmp_path):
@@ -44,7 +46,7 @@ def test_a_signal_ends_all_processes_and_the_same_command_continues(tmp_path, si
     finally:
         process.kill()
     assert process.returncode == 128 + signum
-    assert err.strip().splitlines() == [
+    assert [line for line in err.splitlines() if line and not line.startswith("runs: ")] == [
         f"Stopped; everything so far is in {tmp_path / 'demo'}. Run the same command again to continue."
     ]
     until = time.monotonic() + 20  # the helper of multiprocessing leaves after its parent
@@ -64,3 +66,15 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_for_machines_the_demo_is_one_object_per_run(cli, tmp_path, monkeypatch):
+    records = []
+    for method in ("sgd", "joint"):
+        record = Record.blank({"method": method, "scenario": "til", "seed": 0, "data": {"name": "digits"}}, 1)
+        record.accuracy[:], record.untrained[:], record.tasks_done = 90, 50, 1
+        records.append(record)
+    monkeypatch.setattr("snv.cli.side_by_side.run_all", lambda *_: records)
+    monkeypatch.setattr(demo, "jobs", lambda *_: [(None, tmp_path / "sgd"), (None, tmp_path / "joint")])
+    told = cli("demo", "--out", tmp_path, "--json")
+    assert [json.loads(line)["method"] for line in told.out.splitlines()] == ["sgd", "joint"]

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
+from snv.cli.main import app
+
+DOCUMENTS = {"figure", "report", "table"}
+"""Commands that write a document, in formats of its own."""
+
+COMMANDS = {command.name: command.callback for command in app.registered_commands}
+
 
 def test_help_is_there_for_every_command(cli):
     for command in ([], ["run"], ["show"], ["list"], ["doctor"], ["demo"]):
         assert cli(*command, "--help").code == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_speaks_to_machines(name):
+    assert name in DOCUMENTS or "as_json" in COMMANDS[name].__annotations__

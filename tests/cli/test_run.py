@@ -214,3 +214,14 @@ def test_a_method_that_drops_old_tasks_in_CIL_says_why(cli, tmp_path):
         "run", "--method", "sgd", "--scenario", "til", "--tasks", "3", "--epochs", "1", "--out", str(tmp_path / "t")
     )
     assert "This is what the method does" not in told.out
+
+
+def test_a_run_stops_after_as_many_tasks_as_asked_for_and_says_how_to_go_on(cli, tmp_path):
+    told = cli("run", *QUICK, "--out", tmp_path / "run", "--stop-after", 2)
+    assert told.code == 0, told.err
+    assert "Stopped after 2 of 5 tasks; the same command without --stop-after goes on." in told.out
+    assert json.loads(cli("show", tmp_path / "run", "--json").out)["tasks_done"] == 2
+    told = cli("run", *QUICK, "--out", tmp_path / "run", "--json")
+    assert json.loads(told.out)["status"] == "finished"
+    told = cli("run", *QUICK, "--out", tmp_path / "other", "--stop-after", 0)
+    assert (told.code, "stops after 1 task or more" in told.err) == (2, True)

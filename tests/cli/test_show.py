@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -92,3 +95,50 @@ def test_a_folder_without_runs_is_said_to_be_one(cli, tmp_path):
     told = cli("show", tmp_path)
     assert told.code == 2
     assert "There is no run in" in told.err
+
+
+def test_classes_and_what_they_are_taken_for_are_shown(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", *QUICK, "scenario=cil", "--out", out)
+    details = json.loads(cli("show", out, "--json").out)["details"]
+    told = cli("show", out, "--classes")
+    assert "most often taken for" in told.out and "among the five best answers" in told.out
+    assert f"{details['class_accuracy'][-1]:.1f}" in told.out
+    told = cli("show", out, "--confusion")
+    assert told.out.count("│") == 10 * 12, "ten classes by ten answers, and their names"
+
+
+def test_of_many_classes_the_most_frequent_mistakes_are_shown(cli, tmp_path):
+    from snv.cli.output import say_confusion
+    from snv.runs import Details, Record
+
+    confusion = np.diag(np.full(30, 50)) + np.triu(np.arange(900).reshape(30, 30) // 30, 1)
+    record = Record.blank({"method": "sgd", "scenario": "cil", "seed": 0}, 1)
+    record.details = Details((tuple(f"class {i}" for i in range(30)),), confusion, (None,))
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        say_confusion(record)
+    rows = [line for line in out.getvalue().splitlines() if line.startswith("│")]
+    assert len(rows) == 20
+    assert rows[0].split("│")[1:4] == [" class 28 ", " class 29 ", "     28 "]
+
+
+def test_a_record_without_answers_by_class_says_so(cli, tmp_path):
+    out = tmp_path / "run"
+    cli("run", *QUICK, "--out", out)
+    record = json.loads((out / "record.json").read_text())
+    del record["details"]
+    (out / "record.json").write_text(json.dumps(record))
+    assert cli("show", out).code == 0
+    told = cli("show", out, "--confusion")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "no answers by class" in told.err
+
+
+def test_one_run_is_kept_as_a_file(cli, tmp_path):
+    cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", tmp_path / "runs" / "a")
+    told = cli("show", tmp_path / "runs", "--keep", tmp_path / "kept" / "a.json")
+    assert told.code == 0 and told.out.endswith(f"kept: {tmp_path / 'kept' / 'a.json'}\n")
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {"a.json", "a.npz"}
+    shutil.copytree(tmp_path / "runs" / "a", tmp_path / "runs" / "b")
+    assert "here are 2. Name one run" in cli("show", tmp_path / "runs", "--keep", tmp_path / "b.json").err

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
 from snv.cli import side_by_side
 from snv.config import load_config
 from snv.errors import UserError
+from snv.study import LocalWorkers
 
 TINY = ["data.tasks=2", "data.classes=4", "train.epochs=1", "network.name=mlp", "network.hidden=[8]", "threads=1"]
 
@@ -51,7 +53,7 @@ def test_the_error_of_a_run_is_its_one_sentence(tmp_path):
 
 
 def test_a_process_that_dies_is_named_by_its_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(side_by_side, "_work", die)
+    monkeypatch.setattr(sys.modules[LocalWorkers.__module__], "_work", die)
     with pytest.raises(UserError, match=r"The process that ran .*a ended with code 9"):
         side_by_side.run_all([job(tmp_path / "a")])
 

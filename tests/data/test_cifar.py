@@ -66,6 +66,7 @@ def test_both_parts_of_cifar_are_pooled(tmp_path, variant, classes, packed):
     np.testing.assert_array_equal(source.labels, np.tile(np.arange(classes), len(images) // classes))
     assert source.class_names[3] == "class 3"
     assert source.shape == (3, 32, 32)
+    assert source.n_official_test() == classes, "the last part"
 
 
 def test_a_pickle_as_python_2_wrote_it_is_read(tmp_path):

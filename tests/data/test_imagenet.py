@@ -34,6 +34,7 @@ def test_class_folders_of_both_parts_are_pooled(root):
     source = load_source("imagenet-1k", data_dir=root)
     assert source.class_names == ("n01", "n02", "n03")
     np.testing.assert_array_equal(np.bincount(source.labels), [12, 12, 12])
+    assert source.n_official_test() == 6
     assert source.shape == (3, 224, 224)
     assert stored_size(224) == 256
 
@@ -44,7 +45,8 @@ def test_a_missing_validation_part_is_skipped(root):
     for folder in (root / "imagenet-1k" / "val").iterdir():
         folder.rmdir()
     (root / "imagenet-1k" / "val").rmdir()
-    assert len(load_source("imagenet-1k", data_dir=root).labels) == 30
+    source = load_source("imagenet-1k", data_dir=root)
+    assert (len(source.labels), source.n_official_test()) == (30, 0)
 
 
 def test_unsorted_validation_images_are_refused(root):

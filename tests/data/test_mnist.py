@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from snv.data import load_source
+from snv.data import TaskStream, load_source
 from snv.errors import UserError
 from written import IDX, idx, images_of, write_mnist
 
@@ -66,3 +67,13 @@ def test_clothes_are_not_taken_for_digits(tmp_path):
     write_mnist(tmp_path, labels=np.resize(np.array([9, 0, 0, 3, 0, 2, 7, 2], np.uint8), 60))
     with pytest.raises(UserError, match="belongs to Fashion-MNIST"):
         load_source("mnist", data_dir=tmp_path, download=False)
+
+
+def test_official_test_images_are_the_second_part(tmp_path):
+    images = write_mnist(tmp_path)
+    source = load_source("mnist", data_dir=tmp_path, download=False)
+    stream = TaskStream(source, 1, 0, split="official")
+    test = stream.task(0).test
+    shown = next(test.batches([torch.arange(len(test))]))[0].numpy()[:, 0]
+    np.testing.assert_array_equal(shown, images[-source.n_official_test() :])
+    assert (source.n_official_test(), len(stream.task(0).train) + len(stream.task(0).val)) == (20, 40)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from collections.abc import Iterator
 from mmap import mmap
 from types import FunctionType, ModuleType
@@ -10,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from snv.data import InMemory, Source, Task, TaskStream, load_source
+from snv.data import InMemory, Source, Task, TaskStream, from_arrays, load_source
 from snv.errors import UserError
 
 
@@ -157,3 +158,103 @@ def test_a_stream_judged_on_validation_images_has_no_test_images(marked):
     for t in range(3):
         torch.testing.assert_close(everything(judged.test(t)), everything(plain.task(t).val))
         torch.testing.assert_close(everything(judged.task(t).test), everything(plain.task(t).val))
+
+
+def test_tasks_come_in_the_order_asked_for_and_classes_not_named_stay_out(marked):
+    stream = TaskStream(marked, 2, seed=0, order=["5", "0", 3])
+    assert [stream.names(t) for t in range(2)] == [("5", "0"), ("3",)]
+    stream = TaskStream(marked, 5, seed=0, order=[["5"], ["0", "3"]])
+    assert [stream.names(t) for t in range(2)] == [("5",), ("0", "3")]
+    task = stream.task(1)
+    for image, label in zip(everything(task.train), task.train.labels.tolist(), strict=True):
+        assert task.names[label - task.block.start] == str(image[0, -1, -1].item())
+
+
+def test_an_order_moves_no_image_to_another_split(marked):
+    """Class 4 is the first of one stream and the last of another."""
+    first, last = TaskStream(marked, 6, seed=0, order=[4, 0, 1, 2, 3, 5]), TaskStream(marked, 2, 0, order=[[0], [4]])
+    assert torch.equal(everything(first.task(0).train), everything(last.task(1).train))
+
+
+def test_an_order_says_which_classes_are_used_so_nothing_else_may(marked):
+    with pytest.raises(UserError, match=r"Leave data\.classes out"):
+        TaskStream(marked, 2, seed=0, order=[1, 2], n_classes=2)
+    with pytest.raises(UserError, match="Every task of a permuted stream has all classes"):
+        TaskStream(marked, 2, seed=0, order=[[1], [2]], permuted=True)
+    permuted = TaskStream(load_source("digits"), 2, seed=0, order=[9, 8], permuted=True)
+    assert [permuted.names(t) for t in range(2)] == [("9", "8"), ("9", "8")]
+
+
+def test_data_without_official_test_images_refuse_that_split(marked):
+    with pytest.raises(UserError, match=r"comes without test images of its own\. Leave data\.split at 70/10/20"):
+        TaskStream(marked, 2, seed=0, split="official").check()
+
+
+def pictures_in(thing: object) -> set[bytes]:
+    """Every image that can be reached from ``thing``, as bytes."""
+    arrays = [np.asarray(item) for item in reachable(thing) if isinstance(item, np.ndarray | torch.Tensor)]
+    return {image.tobytes() for array in arrays if array.ndim == 4 for image in array}
+
+
+@pytest.fixture
+def numbered() -> Source:
+    """Eight classes of 20 images, no two images alike."""
+    values = np.arange(160, dtype=np.uint8)
+    return from_arrays(np.broadcast_to(values[:, None, None], (160, 3, 3)).copy(), np.arange(160) % 8)
+
+
+def wanted_of(stream: TaskStream, tasks: range) -> set[bytes]:
+    """Training and validation images of these tasks."""
+    splits = [split for t in tasks for split in (stream.task(t).train, stream.task(t).val)]
+    return {np.asarray(image).tobytes() for split in splits for image in everything(split)}
+
+
+def test_a_sealed_stream_holds_training_and_validation_images_of_its_tasks_and_no_others(numbered):
+    stream = TaskStream(numbered, 4, seed=1)
+    assert len(pictures_in(stream)) == 160
+    for sealed, tasks in ((stream.first().sealed(), range(1)), (stream.half("first").sealed(), range(2))):
+        assert pictures_in(sealed) == wanted_of(stream, tasks)
+
+
+def test_a_sealed_stream_has_the_same_tasks_judged_on_validation_images(numbered):
+    stream = TaskStream(numbered, 4, seed=1)
+    sealed = stream.half("first").sealed()
+    assert [sealed.names(t) for t in range(len(sealed))] == [stream.names(0), stream.names(1)]
+    for t in range(2):
+        mine, theirs = sealed.task(t), stream.task(t)
+        for split in ("train", "val"):
+            assert torch.equal(everything(getattr(mine, split)), everything(getattr(theirs, split)))
+            assert torch.equal(getattr(mine, split).labels, getattr(theirs, split).labels)
+        assert torch.equal(everything(sealed.test(t)), everything(theirs.val))
+
+
+def test_a_sealed_stream_can_be_handed_to_another_process(numbered):
+    sealed = TaskStream(numbered, 4, seed=1).first().sealed()
+    there = pickle.loads(pickle.dumps(sealed))
+    assert pictures_in(there) == pictures_in(sealed)
+    assert torch.equal(everything(there.task(0).train), everything(sealed.task(0).train))
+
+
+def test_the_halves_of_a_stream_share_no_class_and_are_all_of_it(numbered):
+    stream = TaskStream(numbered, (1, 1, 2, 2, 1, 1), seed=1)
+    first, second = stream.half("first"), stream.half("second")
+    assert [len(block) for half in (first, second) for block in half.blocks] == [1, 1, 2, 2, 1, 1]
+    assert first.blocks[-1].stop == second.blocks[-1].stop == 4
+    names = [name for half in (first, second) for t in range(len(half)) for name in half.names(t)]
+    assert names == [name for t in range(6) for name in stream.names(t)]
+    assert second.blocks[0].start == 0
+    assert len(second.task(0).test) == len(stream.task(3).test)
+
+
+def test_the_first_task_alone_is_still_the_first_of_many_to_a_learner(numbered):
+    stream = TaskStream(numbered, 4, seed=1)
+    assert (len(stream.first()), stream.first().n_told) == (1, 4)
+    assert stream.half("second").n_told == 2
+
+
+def test_a_stream_without_halves_is_told_so(numbered):
+    with pytest.raises(UserError, match="there are 3"):
+        TaskStream(numbered, 3, seed=0).half("first")
+    with pytest.raises(UserError, match="in common"):
+        TaskStream(numbered, 4, seed=0, permuted=True).half("first")
+    assert len(TaskStream(numbered, 4, seed=0, permuted=True).first().sealed().task(0).train) == 14 * 8

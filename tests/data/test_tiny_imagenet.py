@@ -58,6 +58,7 @@ def test_tiny_imagenet_pools_training_and_validation(tmp_path, form, size):
         write_tiny(tmp_path / form)
     source = load_tiny(tmp_path, size)
     assert source.shape == (3, size or 64, size or 64)
+    assert source.n_official_test() == 2
     assert source.class_names == ("red thing", "grey thing")
     assert source.labels.tolist() == [0, 0, 0, 1, 1, 1, 0, 1]
     images = images_of(source)
@@ -137,3 +138,9 @@ def test_the_real_subset_has_60_classes_of_550_images(tiny60):
     assert [len(split) for split in (task.train, task.val, task.test)] == [2310, 330, 660]
     pixels = next(task.train.batches([torch.arange(2310)]))[0] / 255
     torch.testing.assert_close(pixels.mean((0, 2, 3)), torch.tensor(tiny60.mean), atol=0.1, rtol=0)
+
+
+def test_the_official_split_of_the_real_subset_tests_on_its_validation_part(tiny60):
+    stream = TaskStream(tiny60, 6, 0, split="official")
+    task = stream.task(0)
+    assert [len(part) for part in (task.train, task.val, task.test)] == [4500, 500, 500]

@@ -10,8 +10,7 @@ import sys
 import torch
 from torch import Tensor, nn
 
-from snv.model.network import OwnBody
-from snv.networks import build_network
+from snv.networks import OwnBody, build_network
 from snv.neurons.find import find_neurons
 from snv.subnetworks.cutting import compact
 from snv.subnetworks.subnetwork import subnetwork_of

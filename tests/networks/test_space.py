@@ -1,4 +1,4 @@
-"""The fixed random space: whitened filters, the same for one seed, and cheap for large images."""
+"""The space no task trains: whitened filters, the same for one seed, and cheap for large images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from snv.networks.space import PatchSpace, whitening
+from snv.networks.space import SMALLEST, PatchSpace, clusters, whitening
 
 
 @pytest.fixture
@@ -66,3 +66,56 @@ def test_images_that_are_all_one_colour_make_no_infinite_filter():
     space = space_of(torch.ones(10, 3, 16, 16))
     assert torch.isfinite(space.filters.weight).all()
     assert torch.isfinite(space(torch.rand(4, 3, 16, 16))).all()
+
+
+@pytest.fixture
+def three_directions():
+    """Points along three axes, on either side, with a little noise; the third has too few to make a cluster."""
+    rng = torch.Generator().manual_seed(3)
+    axes = torch.tensor([0] * 300 + [1] * 300 + [2] * (SMALLEST - 5))
+    points = 0.05 * torch.randn(len(axes), 8, generator=rng, dtype=torch.float64)
+    sides = torch.randint(2, (len(axes),), generator=rng).double() * 2 - 1
+    points[torch.arange(len(axes)), axes] += sides * torch.rand(len(axes), generator=rng).double().add(0.5)
+    return points[torch.randperm(len(points), generator=rng)]
+
+
+def test_clusters_are_the_directions_that_points_lie_along_on_either_side(three_directions):
+    drawn = F.normalize(torch.randn(12, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), dim=1)
+    found = clusters(three_directions, drawn, torch.Generator().manual_seed(1))
+    assert torch.allclose(found.norm(dim=1), torch.ones(12, dtype=torch.float64))
+    for axis in (0, 1):
+        assert found[:, axis].abs().max() > 0.98
+
+
+def test_a_direction_that_few_patches_share_is_drawn_at_random_instead(three_directions):
+    drawn = F.normalize(torch.randn(12, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), dim=1)
+    found = clusters(three_directions, drawn, torch.Generator().manual_seed(1))
+    kept = (found == drawn).all(1)
+    assert 0 < int(kept.sum()) < 12
+    assert found[~kept, 2].abs().max() < 0.5, "the third axis has too few points for a filter of its own"
+
+
+def test_no_filter_is_a_patch_of_an_image(images):
+    space = PatchSpace(tuple(images.shape[1:]), 0, 8, "clusters")
+    patches = space.patches(images, torch.Generator().manual_seed(0))
+    space.fit(patches)
+    z, mean = whitening(patches)
+    towards = F.normalize(space.filters.weight.flatten(1).double() @ torch.linalg.inv(z), dim=1)
+    seen = F.normalize((patches.double() - mean) @ z, dim=1)
+    assert (towards @ seen.T).abs().max() < 0.999
+
+
+def test_filters_along_clusters_follow_from_the_seed_and_differ_from_random_ones(images):
+    def space_along(directions):
+        space = PatchSpace(tuple(images.shape[1:]), 0, 8, directions)
+        space.fit(space.patches(images, torch.Generator().manual_seed(0)))
+        return space.filters.weight
+
+    assert torch.equal(space_along("clusters"), space_along("clusters"))
+    assert not torch.equal(space_along("clusters"), space_along("random"))
+
+
+def test_images_that_are_all_one_colour_have_no_clusters_and_no_infinite_filter():
+    space = PatchSpace((3, 16, 16), 0, 8, "clusters")
+    space.fit(space.patches(torch.ones(10, 3, 16, 16), torch.Generator().manual_seed(0)))
+    assert torch.isfinite(space.filters.weight).all()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from toy import learn, make, toy_stream
 
-from snv.runs.evaluate import accuracy
+from snv.runs.evaluate import accuracy, answers
 
 
 def test_it_is_the_percentage_of_right_answers_in_either_scenario():
@@ -41,3 +42,33 @@ def test_with_the_task_known_only_its_own_classes_are_candidates_in_CIL_too():
     expected = 100 * float((answers + block.start == test.labels).double().mean())
     assert accuracy(learner, test, block, known=True) == pytest.approx(expected)
     assert accuracy(learner, test, block, known=True) >= accuracy(learner, test, block)
+
+
+@pytest.mark.parametrize("scenario", ["til", "cil"])
+def test_answers_say_what_every_image_was_taken_for(scenario):
+    stream = toy_stream()
+    learner = make("sgd", scenario, stream)
+    for t in range(2):
+        learn(learner, stream, t)
+    test, block = stream.test(1), stream.blocks[1]
+    found = answers(learner, test, block)
+    images = torch.cat([images for images, _ in learner.setting.prepared(test)])
+    logits = learner.logits(images, block if scenario == "til" else None)
+    expected = np.zeros((len(block), logits.shape[1]), int)
+    np.add.at(expected, (test.labels.numpy() - block.start, logits.argmax(1).numpy()), 1)
+    np.testing.assert_array_equal(found.counts, expected)
+    assert found.accuracy == accuracy(learner, test, block)
+    assert found.top5 is None, "no more than five classes compete"
+
+
+def test_top_5_counts_images_whose_class_is_among_the_five_best():
+    stream = toy_stream(n_tasks=4)
+    learner = make("sgd", "cil", stream)
+    for t in range(4):
+        learn(learner, stream, t)
+    test, block = stream.test(0), stream.blocks[0]
+    assert learner.blocks[-1].stop > 5
+    images = torch.cat([images for images, _ in learner.setting.prepared(test)])
+    ranks = (-learner.logits(images, None)).argsort(1)[:, :5]
+    expected = 100 * float((ranks == test.labels[:, None]).any(1).double().mean())
+    assert answers(learner, test, block).top5 == pytest.approx(expected)

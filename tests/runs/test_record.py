@@ -28,13 +28,14 @@ def test_what_was_not_evaluated_is_null_and_comes_back_as_such():
     assert again.results() == record.results()
 
 
-def test_an_older_record_has_no_bytes_and_no_valuations():
+def test_an_older_record_has_no_bytes_no_valuations_and_no_details():
     older = {
         key: value for key, value in Record.blank({}, 1).results().items() if key not in ("bytes_kept", "valuations")
     }
     record = Record.blank({}, 1)
     record.load_results(older)
-    assert (record.bytes_kept, record.valuations) == ([], [])
+    assert (record.bytes_kept, record.valuations, record.details) == ([], [], None)
+    assert "details" not in record.results()
 
 
 def test_a_CIL_run_records_accuracy_with_the_task_known_beside_that_without(tmp_path: Path):

@@ -16,6 +16,7 @@ from snv.config import load_config
 from snv.errors import Interrupted, UserError
 from snv.files import load_state, save_state
 from snv.learners import LEARNERS
+from snv.runs.directory import load_log
 from snv.runs.run import run
 from snv.runs.value import value_run
 
@@ -34,8 +35,9 @@ SETTINGS = [
 
 
 def results(directory: Path) -> dict[str, bytes]:
-    """Everything that must be the same bit for bit: weights, matrix, log."""
+    """Everything that must be the same bit for bit: weights, matrix, log, values and masks of neurons."""
     files = [*sorted((directory / "checkpoints").glob("*")), directory / "log.jsonl", directory / "record.json"]
+    files += directory.glob("neurons.npz")
     return {file.name: file.read_bytes() for file in files}
 
 
@@ -95,6 +97,19 @@ def test_a_run_killed_again_and_again_still_ends_with_the_same_bits(tmp_path):
         kills += 1
     run(load_config(None, overrides), out)
     assert results(out) == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("method", ["snv", "joint"])
+def test_a_run_that_stops_after_a_task_goes_on_to_the_same_bits(method, tmp_path):
+    config = load_config(None, [*SETTINGS, f"method={method}", "scenario=cil"])
+    run(config, tmp_path / "whole")
+    stopped = run(config, tmp_path / "cut", stop_after=1)
+    assert (stopped.status, stopped.tasks_done) == ("unfinished", 1)
+    assert [path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()] == ["task-001.safetensors"]
+    assert run(config, tmp_path / "cut", stop_after=1).tasks_done == 1, "there is nothing to do"
+    run(config, tmp_path / "cut", stop_after=2)
+    assert run(config, tmp_path / "cut", stop_after=99).status == "finished"
+    assert results(tmp_path / "cut") == results(tmp_path / "whole")
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):
@@ -174,3 +189,15 @@ def test_a_run_begun_before_valuations_were_kept_is_continued(tmp_path):
     assert again.status == "finished"
     assert again.valuations == [None, whole.valuations[1]]
     assert again.accuracy.tolist() == whole.accuracy.tolist()
+
+
+def test_a_run_that_pauses_after_some_epochs_and_goes_on_ends_with_the_same_bits(tmp_path):
+    config = load_config(None, [*SETTINGS, "method=snv", "data.tasks=2", "data.classes=4", "train.epochs=4"])
+    run(config, tmp_path / "whole")
+    for epochs in (1, 4, 6):  # within a stage, at the end of a task, within a task
+        paused = run(config, tmp_path / "parts", pause_after=epochs)
+        assert paused.status == "unfinished"
+        assert len(load_log(tmp_path / "parts")) == epochs
+    assert paused.tasks_done == 1
+    assert run(config, tmp_path / "parts").status == "finished"
+    assert results(tmp_path / "parts") == results(tmp_path / "whole")

@@ -8,7 +8,7 @@ from snv.config import load_config
 from snv.errors import UserError
 from snv.files import load_state
 from snv.runs import run
-from snv.runs.run import prepare
+from snv.runs.prepare import prepare
 from snv.subnetworks.budget import Budget
 
 

@@ -78,7 +78,9 @@ def test_of_each_image_only_tasks_with_likely_classes_are_asked():
     common.open_answer(images, common.features(images), ask)
     worth = common.worth_asking(common._everywhere(common.features(images)))
     assert ask.asked == [(t, int(worth[:, t].sum())) for t in range(N_TASKS) if worth[:, t].any()]
-    assert float(worth[:, 0].double().mean()) > 0.9
+    asked = worth[worth.any(1)]
+    assert 0 < len(asked) < len(images)
+    assert float(asked[:, 0].double().mean()) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,12 @@ def test_a_task_is_worth_asking_if_its_best_class_is_close_to_the_favourite(best
     common, _ = learned()
     everywhere = torch.tensor([[x for score in best for x in (score - 1, score)]])
     assert common.worth_asking(everywhere).tolist() == [asked]
+
+
+def test_nobody_is_asked_where_the_common_space_has_no_doubt():
+    common, _ = learned()
+    doubts = torch.tensor([[0.0, -MARGIN - 0.1, -3, -3, -3, -3, -3, -3], [0.0, -MARGIN + 0.1, -3, -3, -3, -3, -3, -3]])
+    assert common.worth_asking(doubts).any(1).tolist() == [False, True]
 
 
 def test_a_specialist_that_is_not_asked_finds_all_its_classes_alike():

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SMALL = ("train.epochs=15", "network.width=16", "threads=1")
 """Enough for handwritten digits of 8 × 8 pixels."""
 
+STORY = "Ten handwritten digits arrive as five tasks of two. TIL: the task is known at test time. CIL: it is not."
+
 
 def register(app: typer.Typer) -> None:
     app.command("demo")(demo)
@@ -22,19 +24,27 @@ def register(app: typer.Typer) -> None:
 def demo(
     out: Annotated[Path, typer.Option(help="Where the runs and the picture go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another seed, another class order.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, one per line.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Also the methods that take longer: some minutes.")] = False,
 ) -> None:
     """Methods on five tasks of handwritten digits, in both scenarios: a table and a picture."""
-    from snv.cli.output import say, say_metrics
+    from snv.cli.output import say, say_json, say_metrics
     from snv.cli.progress import Bar
     from snv.cli.side_by_side import run_all
-    from snv.report import save_matrices
+    from snv.report import figure, save_figure
+    from snv.runs import Result
 
-    say("Ten handwritten digits arrive as five tasks of two. TIL: the task is known at test time. CIL: it is not.\n")
-    with Bar(counted=True) as bar:
-        records = run_all(jobs(out, seed, every), bar)
+    if not as_json:
+        say(f"{STORY}\n")
+    with Bar(quiet=as_json, counted=True) as bar:
+        records = run_all(made := jobs(out, seed, every), bar)
     picture = out / "accuracy.png"
-    save_matrices(records, picture)
+    results = [Result(path, record) for (_, path), record in zip(made, records, strict=True)]
+    save_figure(figure("matrices", results, "snv demo"), picture)
+    if as_json:
+        for record in records:
+            say_json(record.as_json())
+        return
     say_metrics(records)
     say(
         "\nACC is the mean accuracy over all tasks at the end, BWT what earlier tasks lost since they were learned. "

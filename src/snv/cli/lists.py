@@ -1,4 +1,4 @@
-"""`snv list methods|datasets|networks|estimators`: what exists and what it can do."""
+"""`snv list methods|spaces|datasets|networks|estimators`: what exists and what it can do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+PAPER = ("paper/cifar100", "paper/tiny-imagenet", "paper/imagenet-1k")
+"""Presets."""
+
 
 class Kind(StrEnum):
     methods = "methods"
+    spaces = "spaces"
     datasets = "datasets"
     networks = "networks"
     estimators = "estimators"
@@ -23,11 +27,12 @@ def list_(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Methods, data sets, networks or estimators of neuron values, with what they can do."""
+    """Methods, what the paper searched and chose for them, data sets, networks or estimators of neuron values."""
     from snv.cli.output import say_json, say_table
 
     listed = {
         Kind.methods: methods,
+        Kind.spaces: spaces,
         Kind.datasets: datasets,
         Kind.networks: networks,
         Kind.estimators: estimators,
@@ -51,6 +56,23 @@ def methods() -> list[dict[str, Any]]:
         | {"settings": {f.name: f.default for f in dataclasses.fields(kind.Config)}}
         for name, kind in LEARNERS.items()
     ]
+
+
+def spaces() -> list[dict[str, Any]]:
+    """What the paper searched, setting by setting, and what it chose; what cannot be chosen on the first task."""
+    from snv.learners import LEARNERS
+
+    rows = []
+    for name, kind in LEARNERS.items():
+        card = kind.card
+        settings = dict.fromkeys([*card.space, *(setting for preset in card.presets.values() for setting in preset)])
+        for setting in settings:
+            acts = (
+                "never" if setting in card.idle else "not on the first task" if setting in card.idle_first else "always"
+            )
+            row = {"name": name, "setting": setting, "values": list(card.space.get(setting, ())), "acts": acts}
+            rows.append(row | {preset: card.presets.get(preset, {}).get(setting) for preset in PAPER})
+    return rows
 
 
 def datasets() -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from snv.cli import demo, doctor, lists, model, run, show, value
+from snv.cli import analyse, bench, demo, doctor, evaluate, figure, lists, model, report, run, show, table, tune, value
 from snv.errors import Interrupted, UserError
 from snv.threads import set_waiting_default
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Networks that learn task after task, forget nothing and store no old data.",
 )
-for module in (demo, model, run, show, value, lists, doctor):
+for module in (demo, model, run, tune, show, evaluate, table, figure, report, analyse, value, bench, lists, doctor):
     module.register(app)
 
 

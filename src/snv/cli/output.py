@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from snv.errors import UserError
+
 if TYPE_CHECKING:
-    from snv.runs import Record
+    from snv.runs import Details, Record
+
+WIDEST = 20
+"""Classes that a confusion matrix has room for, and mistakes that are listed where it has none."""
 
 
 def say(text: str = "") -> None:
@@ -55,12 +60,58 @@ def say_metrics(records: Sequence[Record]) -> None:
     names = ["ACC", "AvgAcc", "BWT", "FWT", "forgetting", "PS", "CAP"]
     rows = []
     for record in records:
-        metrics, config = record.metrics, record.config
+        metrics = record.metrics
         seconds = sum(record.cost.get("seconds", {}).values())
-        label = f"{config['method']} · {config['scenario'].upper()} · seed {config['seed']}"
         latency = [number(record.cost.get("latency_ms", {}).get(batch)) for batch in ("1", "64")]
-        rows.append([label, *(number(metrics[name]) for name in names), f"{seconds:.1f}", *latency, record.status])
+        rows.append(
+            [_label(record), *(number(metrics[name]) for name in names), f"{seconds:.1f}", *latency, record.status]
+        )
     say_table(None, ["run", *names, "seconds", "ms/image", "ms/image of 64", "status"], rows)
+
+
+def say_classes(record: Record) -> None:
+    """How well every class is answered, and what it is taken for most often."""
+    details = _details(record)
+    most = {i: (j, n) for i, j, n in reversed(details.mistakes())}
+    rows, i = [], 0
+    for t, names in enumerate(details.tasks):
+        for name in names:
+            taken = f"{details.classes[most[i][0]]} ({most[i][1]})" if i in most else ""
+            rows.append([name, str(t + 1), str(details.confusion[i].sum()), number(details.accuracy[i], 1), taken])
+            i += 1
+    say_table(_title(record, "every class"), ["class", "task", "images", "right %", "most often taken for"], rows)
+    best = [number(percent, 1) for percent in details.top5 if percent is not None]
+    if best:
+        say(f"among the five best answers, task by task: {', '.join(best)} %")
+
+
+def say_confusion(record: Record) -> None:
+    """What each class is answered with, as a matrix; of many classes, the most frequent mistakes."""
+    details = _details(record)
+    names = details.classes
+    if len(names) <= WIDEST:
+        rows = [[name, *(str(n or "") for n in row)] for name, row in zip(names, details.confusion, strict=True)]
+        say_table(_title(record, "test images of each class (row) by answer (column)"), ["", *names], rows)
+        return
+    totals = details.confusion.sum(1)
+    rows = [[names[i], names[j], str(n), number(100 * n / totals[i], 1)] for i, j, n in details.mistakes()[:WIDEST]]
+    say_table(_title(record, "most frequent mistakes"), ["class", "answer", "images", "% of its images"], rows)
+
+
+def _details(record: Record) -> Details:
+    if record.details is None:
+        raise UserError("This run has no answers by class: it is not evaluated yet, or older than they are.")
+    return record.details
+
+
+def _title(record: Record, what: str) -> str:
+    return f"{_label(record)}, after task {record.tasks_done}: {what}"
+
+
+def _label(record: Record) -> str:
+    """Which run it is; of a method in a file of one's own, the file without its folder."""
+    config = record.config
+    return f"{config['method'].rpartition('/')[2]} · {config['scenario'].upper()} · seed {config['seed']}"
 
 
 def as_lines(items: dict[str, Any]) -> str:

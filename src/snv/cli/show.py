@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,20 +19,34 @@ def register(app: typer.Typer) -> None:
 def show(
     directories: Annotated[list[Path], typer.Argument(help="Run directories, or folders that hold some.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, one per line.")] = False,
+    classes: Annotated[bool, typer.Option("--classes", help="Accuracy of every class at the end.")] = False,
+    confusion: Annotated[bool, typer.Option("--confusion", help="What classes are taken for at the end.")] = False,
+    keep: Annotated[Path | None, typer.Option(help="Write one run to this JSON file, its neurons beside it.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the matrices to this file (png, svg, pdf).")] = None,
 ) -> None:
     """Accuracy matrix, metrics and cost of finished and unfinished runs."""
-    from snv.cli.output import as_lines, say, say_json, say_matrix, say_metrics
-    from snv.runs import find_runs, load_record
+    from snv.cli.output import as_lines, say, say_classes, say_confusion, say_json, say_matrix, say_metrics
+    from snv.runs import find_runs, read_results
 
-    records = [load_record(path) for directory in directories for path in find_runs(directory)]
+    results = read_results(path for directory in directories for path in find_runs(directory))
+    records = [result.record for result in results]
     if picture is not None:
-        from snv.report import save_matrices
+        from snv.report import figure, save_figure
 
-        save_matrices(records, picture)
+        command = shlex.join(["snv", "show", *map(str, directories), "--picture", picture.name])
+        save_figure(figure("matrices", results, command), picture)
+    if keep is not None:
+        keep_one(directories, keep)
     if as_json:
         for record in records:
             say_json(record.as_json())
+        return
+    if classes or confusion:
+        for record in records:
+            if classes:
+                say_classes(record)
+            if confusion:
+                say_confusion(record)
         return
     if len(records) == 1:
         say_matrix(records[0])
@@ -40,6 +55,19 @@ def show(
         say(as_lines(kept_lines(records[0]) | valuation_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")
+    if keep is not None:
+        say(f"kept: {keep}")
+
+
+def keep_one(directories: list[Path], file: Path) -> None:
+    """The record of the one run that is shown, as a file."""
+    from snv.errors import UserError
+    from snv.runs import find_runs, keep_result
+
+    runs = [path for directory in directories for path in find_runs(directory)]
+    if len(runs) != 1:
+        raise UserError(f"--keep writes one run to one file; here are {len(runs)}. Name one run.")
+    keep_result(runs[0], file)
 
 
 def kept_lines(record: Record) -> dict[str, str]:

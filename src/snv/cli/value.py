@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from snv.cli.evaluate import OwnMethod
+
 if TYPE_CHECKING:
     from snv.shapley import Valuation
 
@@ -31,6 +33,7 @@ def value(
     max_evaluations: Annotated[float, typer.Option(help="Stop after so many V(S).")] = math.inf,
     max_seconds: Annotated[float, typer.Option(help="Stop after so long.")] = math.inf,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
+    own_method: OwnMethod = None,
     out: Annotated[Path | None, typer.Option(help="Where to save; default: RUN/values/…")] = None,
     plots: Annotated[bool, typer.Option("--plots", help="Draw values by layer, cumulated, with intervals.")] = False,
     again: Annotated[bool, typer.Option("--continue", help="Go on from the result saved there.")] = False,
@@ -58,6 +61,7 @@ def value(
             method,
             after=after,
             data_dir=data_dir,
+            own_method=own_method,
             progress=bar,
             announce=None if as_json else lambda bill: say(f"{bill}\n"),
             max_evaluations=max_evaluations,

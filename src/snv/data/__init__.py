@@ -10,22 +10,27 @@ from snv.data import cifar, digits, folder, imagenet, mnist, tiny_imagenet
 from snv.data.arrays import from_arrays
 from snv.data.augment import Preprocess
 from snv.data.folder import is_picture, list_classes
+from snv.data.given import as_source
 from snv.data.images import bytes_from_unit, decode, squared
 from snv.data.locate import Options, Progress, cache_dir, silent
-from snv.data.split import split_indices
-from snv.data.task import InMemory, Judged, Source, Split, Task, TaskStream
+from snv.data.split import Order, Parts, split_indices
+from snv.data.task import Half, InMemory, Judged, Source, Split, Task, TaskStream
 from snv.errors import UserError, unknown
 
 __all__ = [
     "SOURCES",
+    "Half",
     "InMemory",
     "Judged",
+    "Order",
+    "Parts",
     "Preprocess",
     "Progress",
     "Source",
     "Split",
     "Task",
     "TaskStream",
+    "as_source",
     "bytes_from_unit",
     "cache_dir",
     "decode",
@@ -49,6 +54,8 @@ class Description:
     tasks: int  # how many, unless told otherwise
     download: bool  # fetched by itself when missing
     load: Callable[[Options], Source]
+    images: int | None = None  # of all classes together; None: as with classes
+    channels: int = 3
     permuted: bool = False  # every task has all classes, with pixels in an order of its own
 
 
@@ -60,19 +67,31 @@ def _needs_path(kind: str) -> Callable[[Options], Source]:
 
 
 SOURCES: dict[str, Description] = {
-    "digits": Description("1,797 handwritten digits, part of the package", 10, 8, 5, False, digits.load),
+    "digits": Description("1,797 handwritten digits, part of the package", 10, 8, 5, False, digits.load, 1797, 1),
     "permuted-digits": Description(
-        "digits with pixels in another order for every task", 10, 8, 5, False, digits.load, permuted=True
+        "digits with pixels in another order for every task", 10, 8, 5, False, digits.load, 1797, 1, permuted=True
     ),
-    "mnist": Description("70,000 handwritten digits", 10, 28, 5, True, mnist.load_mnist),
+    "mnist": Description("70,000 handwritten digits", 10, 28, 5, True, mnist.load_mnist, 70_000, 1),
     "permuted-mnist": Description(
-        "MNIST with pixels in another order for every task", 10, 28, 10, True, mnist.load_mnist, permuted=True
+        "MNIST with pixels in another order for every task",
+        10,
+        28,
+        10,
+        True,
+        mnist.load_mnist,
+        70_000,
+        1,
+        permuted=True,
     ),
-    "fashion-mnist": Description("70,000 pieces of clothing", 10, 28, 5, True, mnist.load_fashion),
-    "cifar10": Description("60,000 colour photographs", 10, 32, 5, True, cifar.load_cifar10),
-    "cifar100": Description("60,000 colour photographs, fine labels", 100, 32, 10, True, cifar.load_cifar100),
-    "tiny-imagenet": Description("110,000 photographs of ImageNet, shrunk", 200, 64, 10, True, tiny_imagenet.load),
-    "imagenet-1k": Description("1.3 million photographs, read while training", 1000, 224, 10, False, imagenet.load),
+    "fashion-mnist": Description("70,000 pieces of clothing", 10, 28, 5, True, mnist.load_fashion, 70_000, 1),
+    "cifar10": Description("60,000 colour photographs", 10, 32, 5, True, cifar.load_cifar10, 60_000),
+    "cifar100": Description("60,000 colour photographs, fine labels", 100, 32, 10, True, cifar.load_cifar100, 60_000),
+    "tiny-imagenet": Description(
+        "110,000 photographs of ImageNet, shrunk", 200, 64, 10, True, tiny_imagenet.load, 110_000
+    ),
+    "imagenet-1k": Description(
+        "1.3 million photographs, read while training", 1000, 224, 10, False, imagenet.load, 1_331_167
+    ),
     "folder:PATH": Description(
         "your own images, one sub-folder per class", None, folder.SIZE, 2, False, _needs_path("folder")
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -26,15 +26,24 @@ class Arrays(Source):
         mean: tuple[float, ...],
         std: tuple[float, ...],
         augmentation: str = "none",
+        n_test: Callable[[], int] | None = None,
     ) -> None:
+        """``n_test`` finds out how many of the last images are the data set's own test images."""
         self.name, self.labels, self.class_names = name, labels, class_names
         self.mean, self.std, self.augmentation = mean, std, augmentation
         _, channels, height, width = images.shape
         self.shape = (channels, height, width)
-        self._images = images
+        self._images, self._n_test = images, n_test
+
+    def n_official_test(self) -> int:
+        return self._n_test() if self._n_test else 0
 
     def split(self, indices: NDArray[np.int64], labels: Labels) -> InMemory:
         return InMemory(torch.from_numpy(np.take(self._images, indices, axis=0)), labels)
+
+    def part(self, rows: NDArray[np.int64]) -> Arrays:
+        images, labels = np.take(self._images, rows, axis=0), self.labels[rows]
+        return Arrays(self.name, images, labels, self.class_names, self.mean, self.std, self.augmentation)
 
 
 def from_arrays(

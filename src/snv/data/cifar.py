@@ -84,12 +84,25 @@ def _load(variant: Variant, options: Options) -> Source:
     mark = mark_of(inputs)
     pool = cached(variant.name, path, SHAPE, mark, lambda: _decoding(variant, path), options.progress)
     return Arrays(
-        variant.name, pool.images, pool.labels, pool.class_names, variant.mean, variant.std, augmentation="crop-flip"
+        variant.name,
+        pool.images,
+        pool.labels,
+        pool.class_names,
+        variant.mean,
+        variant.std,
+        augmentation="crop-flip",
+        n_test=lambda: _n_test(variant, path),
     )
 
 
+def _n_test(variant: Variant, path: Path) -> int:
+    """Images of the official test part, which is the last."""
+    name = variant.parts[-1]
+    return len(_field(_files(path, {name}), name, variant.labels, path))
+
+
 def _decoding(variant: Variant, path: Path) -> Decoding:
-    files = _files(variant, path)
+    files = _files(path, {*variant.parts, variant.meta})
     names = tuple(name.decode() for name in _field(files, variant.meta, variant.class_names, path))
     labels = [np.array(_field(files, part, variant.labels, path), np.int64) for part in variant.parts]
     images = [np.asarray(_field(files, part, b"data", path)) for part in variant.parts]
@@ -101,9 +114,8 @@ def _decoding(variant: Variant, path: Path) -> Decoding:
     return Decoding(np.concatenate(labels), names, np.concatenate(images).reshape(-1, *SHAPE))
 
 
-def _files(variant: Variant, path: Path) -> dict[str, bytes]:
-    """The contents of the files we need, by name."""
-    wanted = {*variant.parts, variant.meta}
+def _files(path: Path, wanted: set[str]) -> dict[str, bytes]:
+    """The contents of some files, by name."""
     members: dict[str, bytes] = {}
     try:
         if path.is_dir():

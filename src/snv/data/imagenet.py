@@ -40,7 +40,8 @@ def load(options: Options) -> Source:
             f"found {min(strangers) if strangers else f'{len(names)} folders'}. Sort its images into class folders."
         )
     files, labels = _listing(parts, names)
-    return ImageNet(files, labels, names, options.size or SIZE, options.workers)
+    n_val = len(_listing(parts[1:], names)[0])
+    return ImageNet(files, labels, names, options.size or SIZE, options.workers, n_val)
 
 
 def _listing(parts: Sequence[Path], names: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
@@ -59,15 +60,29 @@ class ImageNet(Source):
     """Names of files with labels; images come as squares of 8/7 the final size, to be cropped on the device."""
 
     def __init__(
-        self, files: Sequence[str], labels: NDArray[np.int64], class_names: tuple[str, ...], size: int, workers: int
+        self,
+        files: Sequence[str],
+        labels: NDArray[np.int64],
+        class_names: tuple[str, ...],
+        size: int,
+        workers: int,
+        n_val: int = 0,
     ) -> None:
         self.name, self.labels, self.class_names = "imagenet-1k", labels, class_names
         self.shape, self.mean, self.std, self.augmentation = (3, size, size), MEAN, STD, "resized-crop"
-        self._files, self._workers = files, workers
+        self._files, self._workers, self._n_val = files, workers, n_val
+
+    def n_official_test(self) -> int:
+        """The official validation part, whose images come last."""
+        return self._n_val
 
     def split(self, indices: NDArray[np.int64], labels: Labels) -> OnDisk:
         files = [self._files[i] for i in indices.tolist()]
         return OnDisk(files, labels, stored_size(self.shape[1]), self._workers)
+
+    def part(self, rows: NDArray[np.int64]) -> ImageNet:
+        files = [self._files[i] for i in rows.tolist()]
+        return ImageNet(files, self.labels[rows], self.class_names, self.shape[1], self._workers)
 
 
 def stored_size(size: int) -> int:

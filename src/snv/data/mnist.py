@@ -98,7 +98,9 @@ def _load(variant: Variant, options: Options) -> Source:
         lambda: _decoding(variant, paths),
         options.progress,
     )
-    return Arrays(variant.name, pool.images, pool.labels, pool.class_names, (variant.mean,), (variant.std,))
+    constants = (variant.mean,), (variant.std,)
+    names = pool.class_names
+    return Arrays(variant.name, pool.images, pool.labels, names, *constants, n_test=lambda: len(read_idx(paths[3], 1)))
 
 
 def _file(variant: Variant, i: int, options: Options) -> Path:

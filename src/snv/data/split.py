@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from snv.errors import UserError
+from snv.errors import UserError, unknown
 from snv.seeding import derived_seed
 
 SHARES = (0.7, 0.1, 0.2)
@@ -21,6 +21,13 @@ class Indices(NamedTuple):
     train: NDArray[np.int64]
     val: NDArray[np.int64]
     test: NDArray[np.int64]
+
+
+Parts = Literal["70/10/20", "official"]
+"""How images are divided: by our shares, or with the data set's own test images."""
+
+Order = Sequence[str | int] | Sequence[Sequence[str | int]]
+"""Classes by name or index: all in one row, or those of each task."""
 
 
 def class_order(n_classes: int, seed: int) -> list[int]:
@@ -50,6 +57,59 @@ def task_sizes(n_classes: int, tasks: int | Sequence[int]) -> list[int]:
     return sizes
 
 
+def chosen_classes(order: Order, names: Sequence[str]) -> tuple[list[int], list[int] | None]:
+    """The classes an order names, in a row, and how many each task has if it says so."""
+    parts = [part for part in order if not isinstance(part, str | int)]
+    single = [part for part in order if isinstance(part, str | int)]
+    if parts and single:
+        raise UserError(f"data.order is one list of classes, or a list of classes for each task; got {list(order)}.")
+    rows = [[_class_index(c, names) for c in part] for part in parts or [single]]
+    row = [c for part in rows for c in part]
+    twice = next((c for c in row if row.count(c) > 1), None)
+    if not all(rows) or twice is not None:
+        what = "has a task without classes" if twice is None else f"names the class {names[twice]!r} twice"
+        raise UserError(f"data.order {what}. Give every class once, and every task at least one.")
+    return row, [len(part) for part in rows] if parts else None
+
+
+def _class_index(c: str | int, names: Sequence[str]) -> int:
+    if isinstance(c, str) and c not in names:
+        raise unknown("class", c, names)
+    if isinstance(c, int) and not 0 <= c < len(names):
+        raise UserError(f"data.order names class {c}; the data have the classes 0 to {len(names) - 1}.")
+    return names.index(c) if isinstance(c, str) else c
+
+
+def official_indices(
+    labels: NDArray[np.int64], n_test: int, seed: int, class_names: Sequence[str] = (), per_class: int | None = None
+) -> Indices:
+    """The last ``n_test`` images are for testing; a tenth of all others, per class, is for validation.
+
+    ``per_class`` keeps only that many images of each class to learn from, and all test images.
+    """
+    if per_class is not None and per_class < 2:
+        raise UserError(f"per_class = {per_class} leaves no image for training or validation. Keep at least 2.")
+    test = np.arange(len(labels) - n_test, len(labels))
+    train, val = [], []
+    for c in range(int(labels.max()) + 1):
+        name = class_names[c] if c < len(class_names) else str(c)
+        members = _drawn(np.flatnonzero(labels[: len(labels) - n_test] == c), seed, name)[:per_class]
+        if len(members) < 2 or not (labels[test] == c).any():
+            raise UserError(
+                f"Class {name!r} has {len(members)} official training images and {int((labels[test] == c).sum())} test "
+                "images; 2 and 1 are the least. Use data.split=70/10/20."
+            )
+        n_val = max(1, round(SHARES[1] * len(members)))
+        val.append(members[:n_val])
+        train.append(members[n_val:])
+    return Indices(np.sort(np.concatenate(train)), np.sort(np.concatenate(val)), test)
+
+
+def _drawn(members: NDArray[np.int64], seed: int, name: str) -> NDArray[np.int64]:
+    """The images of one class in an order that no other class changes."""
+    return np.random.default_rng(derived_seed(seed, "split", name)).permutation(members)
+
+
 def split_indices(
     labels: NDArray[np.int64],
     seed: int,
@@ -68,8 +128,7 @@ def split_indices(
     parts: list[list[NDArray[np.int64]]] = [[], [], []]
     for c in range(int(labels.max()) + 1 if len(labels) else 0):
         name = class_names[c] if c < len(class_names) else str(c)
-        members = np.flatnonzero(labels == c)
-        members = np.random.default_rng(derived_seed(seed, "split", name)).permutation(members)[:per_class]
+        members = _drawn(np.flatnonzero(labels == c), seed, name)[:per_class]
         n_val = max(1, round(shares[1] * len(members)))
         n_test = max(1, round(shares[2] * len(members)))
         if len(members) < 3:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -13,13 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from snv.data.split import Indices as SplitIndices
-from snv.data.split import class_order, split_indices, task_sizes
+from snv.data.split import Order, Parts, chosen_classes, class_order, official_indices, split_indices, task_sizes
 from snv.errors import UserError
 from snv.seeding import generator
 from snv.shapes import Indices, Labels, Pixels
 
 Judged = Literal["test", "validation"]
 """The images an accuracy is measured on: settings are chosen on validation images, results reported on test images."""
+
+Half = Literal["first", "second"]
+"""Of a stream's tasks: settings are chosen on the first, results reported on the second."""
 
 
 class Split(ABC):
@@ -79,9 +83,17 @@ class Source(ABC):
     def n_classes(self) -> int:
         return len(self.class_names)
 
+    def n_official_test(self) -> int:
+        """How many of the last images are the data set's own test images; 0 if it comes without such a part."""
+        return 0
+
     @abstractmethod
     def split(self, indices: NDArray[np.int64], labels: Labels) -> Split:
         """A split that owns copies of these images, under new labels."""
+
+    @abstractmethod
+    def part(self, rows: NDArray[np.int64]) -> Source:
+        """These images alone, with their labels: a source from which no other image can be reached."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,9 @@ class TaskStream:
     With ``permuted`` every task has all classes of the source, and pixels shuffled by a fixed permutation of its own
     (the first task keeps them in place): as many tasks as wanted, every one equally hard.
 
+    ``order`` names the classes that come, one after the other or task by task; by default the seed decides.
+    ``split`` is by our shares, or takes the data set's own test images.
+
     Judged on validation images, the stream has no test images at all: what is chosen with it cannot have seen them.
     """
 
@@ -124,27 +139,82 @@ class TaskStream:
         n_classes: int | None = None,
         per_class: int | None = None,
         judged_on: Judged = "test",
+        order: Order | None = None,
+        split: Parts = "70/10/20",
     ) -> None:
         self.source, self.seed, self.permuted = source, seed, permuted
-        self._per_class, self._judged_on = per_class, judged_on
-        order = class_order(source.n_classes, seed)[: _checked(n_classes, source)]
-        sizes = [len(order)] * _count(tasks) if permuted else task_sizes(len(order), tasks)
+        self._per_class, self._judged_on, self._split = per_class, judged_on, split
+        if order is None:
+            row, given = class_order(source.n_classes, seed)[: _checked(n_classes, source)], None
+        else:
+            row, given = _ordered(order, source, n_classes, permuted)
+        sizes = [len(row)] * _count(tasks) if permuted else given or task_sizes(len(row), tasks)
         starts = np.cumsum([0, *sizes]).tolist()
         self.blocks = [range(start, start + size) for start, size in zip(starts, sizes, strict=False)]
-        self._classes = [order if permuted else order[b.start : b.stop] for b in self.blocks]
+        self._classes = [row if permuted else row[b.start : b.stop] for b in self.blocks]
+        self.n_told = len(self.blocks)  # how many tasks a learner is told there will be
 
     def __len__(self) -> int:
         return len(self.blocks)
 
     @cached_property
     def _indices(self) -> SplitIndices:
-        source = self.source
-        indices = split_indices(source.labels, self.seed, source.class_names, per_class=self._per_class)
+        source, per_class = self.source, self._per_class
+        if self._split == "official":
+            n_test = _official(source)
+            indices = official_indices(source.labels, n_test, self.seed, source.class_names, per_class)
+        else:
+            indices = split_indices(source.labels, self.seed, source.class_names, per_class=per_class)
         return indices if self._judged_on == "test" else indices._replace(test=indices.val)
 
     def check(self) -> None:
         """Find out now whether every class can be split."""
         _ = self._indices
+
+    # ---- streams made of this one
+
+    def first(self) -> TaskStream:
+        """The first task alone; a learner is told of as many tasks as before."""
+        alone = self._only(range(1))
+        alone.n_told = self.n_told
+        return alone
+
+    def half(self, which: Half) -> TaskStream:
+        """The tasks with the first half of the classes, or those with the second, as a stream of their own."""
+        if self.permuted or len(self) < 4:
+            found = "their tasks have all classes in common" if self.permuted else f"there are {len(self)}"
+            raise UserError(
+                f"A stream has halves if it has at least four tasks with classes of their own; {found}. Ask for more "
+                "tasks, or tune on the first task only."
+            )
+        n = self.blocks[-1].stop
+        cut = min(range(2, len(self) - 1), key=lambda t: abs(2 * self.blocks[t].start - n))
+        return self._only(range(cut) if which == "first" else range(cut, len(self)))
+
+    def sealed(self) -> TaskStream:
+        """The same tasks, judged on validation images, from a source that holds no other image: no test image at all.
+
+        This stream's own source is not kept: once it is gone elsewhere, what was left out cannot be reached.
+        """
+        labels = self.source.labels
+        mine = np.isin(labels, [c for classes in self._classes for c in classes])
+        train, val, _ = (part[mine[part]] for part in self._indices)
+        rows = np.union1d(train, val)
+        other = copy(self)
+        other.source, other._judged_on = self.source.part(rows), "validation"
+        train, val = np.searchsorted(rows, train), np.searchsorted(rows, val)
+        other._indices = SplitIndices(train, val, val)
+        return other
+
+    def _only(self, tasks: range) -> TaskStream:
+        other = copy(self)
+        other._classes = [self._classes[t] for t in tasks]
+        start = self.blocks[tasks.start].start
+        other.blocks = [range(b.start - start, b.stop - start) for b in (self.blocks[t] for t in tasks)]
+        other.n_told = len(tasks)
+        return other
+
+    # ---- what is read
 
     def names(self, t: int) -> tuple[str, ...]:
         """What people call the classes of task t."""
@@ -204,3 +274,20 @@ def _checked(n_classes: int | None, source: Source) -> int:
             f"Ask for 1 to {source.n_classes}, or leave it out for all."
         )
     return n_classes or source.n_classes
+
+
+def _ordered(order: Order, source: Source, n_classes: int | None, permuted: bool) -> tuple[list[int], list[int] | None]:
+    """The classes in the order asked for, and the sizes of the tasks if that says them."""
+    row, sizes = chosen_classes(order, source.class_names)
+    if n_classes is not None:
+        raise UserError(f"data.order says which classes are used, {len(row)} of them. Leave data.classes out.")
+    if permuted and sizes is not None:
+        raise UserError("Every task of a permuted stream has all classes. Give data.order as one list of classes.")
+    return row, sizes
+
+
+def _official(source: Source) -> int:
+    """How many test images the data set comes with."""
+    if not (n_test := source.n_official_test()):
+        raise UserError(f"{source.name} comes without test images of its own. Leave data.split at 70/10/20.")
+    return n_test

@@ -46,7 +46,14 @@ def load(options: Options) -> Source:
     inputs = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     mark = mark_of(inputs)
     pool = cached("tiny-imagenet", path, (3, size, size), mark, lambda: _decoding(path, size), options.progress)
-    return Arrays("tiny-imagenet", pool.images, pool.labels, pool.class_names, MEAN, STD, augmentation="crop-flip")
+    names, augmentation = pool.class_names, "crop-flip"
+    return Arrays("tiny-imagenet", pool.images, pool.labels, names, MEAN, STD, augmentation, lambda: _n_val(path))
+
+
+def _n_val(path: Path) -> int:
+    """Images of the official validation part, which is the last; it serves as test part."""
+    with _contents(path) as (names, read):
+        return len(_validation(set(names), read))
 
 
 def _decoding(path: Path, size: int) -> Decoding:
@@ -71,14 +78,19 @@ def _labelled(names: Sequence[str], read: Read, path: Path) -> list[tuple[str, s
     train = [(name, name.split("/")[1]) for name in names if name.startswith("train/") and name.endswith(".JPEG")]
     if len({wnid for _, wnid in train}) < 2:
         raise damaged(path, "there are no class folders with JPEG images under train/")
-    val: list[tuple[str, str]] = []
-    if "val/val_annotations.txt" in members:
-        rows = (line.split("\t") for line in read("val/val_annotations.txt").decode().splitlines() if line)
-        val = [(f"val/images/{row[0]}", row[1]) for row in rows]
+    val = _validation(members, read)
     missing = next((name for name, _ in val if name not in members), None)
     if missing:
         raise damaged(path, f"{missing} is listed but missing")
     return sorted(train, key=lambda item: (item[1], item[0])) + sorted(val)
+
+
+def _validation(members: set[str], read: Read) -> list[tuple[str, str]]:
+    """What the official list names, with its WordNet id."""
+    if "val/val_annotations.txt" not in members:
+        return []
+    rows = (line.split("\t") for line in read("val/val_annotations.txt").decode().splitlines() if line)
+    return [(f"val/images/{row[0]}", row[1]) for row in rows]
 
 
 def class_names(wnids: Sequence[str], words: str) -> tuple[str, ...]:

@@ -1,7 +1,10 @@
 """The catalogue of methods, on one screen."""
 
+from __future__ import annotations
+
 from typing import Any
 
+from snv.errors import UserError, unknown
 from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
 from snv.learners.dcnet import DCNet
@@ -14,6 +17,7 @@ from snv.learners.lwf import LwF
 from snv.learners.nfl import NFL
 from snv.learners.nfl_plus import NFLPlus
 from snv.learners.nispa import NISPA
+from snv.learners.own import is_own, mark_of_file, own_method, require_method, resolved
 from snv.learners.pec import PEC
 from snv.learners.sgd import SGD
 from snv.learners.si import SI
@@ -21,7 +25,8 @@ from snv.learners.slda import SLDA
 from snv.learners.snv import SNV
 from snv.learners.snv_config import SNVConfig
 from snv.learners.snv_evidence import add_to_common
-from snv.learners.snv_paper import SNVPaper
+from snv.learners.snv_paper import SNVPaper, SNVPaperConfig
+from snv.learners.snv_values import estimator_settings, shares_prefixes
 from snv.learners.spacenet import SpaceNet
 from snv.learners.wsn import WSN
 
@@ -69,8 +74,35 @@ __all__ = [
     "NFLPlus",
     "SNVConfig",
     "SNVPaper",
+    "SNVPaperConfig",
     "SpaceNet",
     "add_to_common",
     "bytes_beyond_network",
+    "estimator_settings",
+    "is_own",
+    "mark_of_file",
+    "method_named",
     "method_table",
+    "register",
+    "resolved",
+    "shares_prefixes",
 ]
+
+
+def method_named(name: str) -> type[Learner[Any]]:
+    """A method of the catalogue, or the class that FILE.py:CLASS names; that file is executed."""
+    if is_own(name):
+        return own_method(name)
+    if name.endswith(".py"):
+        raise UserError(f"A method of your own is named by its file and its class, such as {name}:Mine; got {name}.")
+    if name not in LEARNERS:
+        raise unknown("method", name, LEARNERS)
+    return LEARNERS[name]
+
+
+def register(name: str, kind: type[Learner[Any]]) -> None:
+    """Let a method of one's own be called by name, in this process."""
+    require_method(kind)
+    if LEARNERS.get(name, kind).__module__.startswith("snv.") and LEARNERS.get(name, kind) is not kind:
+        raise UserError(f"{name!r} is a method of snv. Give yours another name.")
+    LEARNERS[name] = kind

@@ -13,6 +13,7 @@ from snv.data import Task
 from snv.files import State, bytes_in
 from snv.learners.card import Card
 from snv.networks import bytes_of
+from snv.neurons import NeuronTable
 from snv.shapes import Images, Labels, Logits
 from snv.shapley import Account
 from snv.training import Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
@@ -122,6 +123,10 @@ class Learner(Generic[C]):
         Parameters of which every task has a copy of its own, such as norm layers, count once for each.
         """
         return {"parameters": 1.0, "neurons": 1.0}
+
+    def neuron_table(self) -> NeuronTable | None:
+        """What each neuron was worth to each task learned and which are in its subnetwork, of methods that know it."""
+        return None
 
     def state_dict(self) -> State:
         """All that outlives a step; tensors may be live, so clone what must not change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +27,13 @@ class Card:
     sees: Literal["current task", "all tasks"] = "current task"
     grows: bool = False  # whether the network gets larger with tasks, heads apart
     one_network: bool = True  # whether `network` as it stands answers, so that its neurons can be valued
+    alike: bool = False  # trains alike in both scenarios: a CIL run, with the task known, has the TIL run's accuracies
     quick: bool = True  # whether the demo has time for it; `snv demo --all` has for all
     forgets: str = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
+    space: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # values of settings in the paper's grid
+    idle_first: tuple[str, ...] = ()  # of these, settings that change nothing while the first task is learned
+    idle: Mapping[str, str] = field(default_factory=dict)  # and those that never change anything, with the reason
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what the paper chose, by data set
     retired: Mapping[str, Any] = field(default_factory=dict)  # settings of older versions: what is always done now
     added: Mapping[str, Any] = field(default_factory=dict)  # settings that older runs do not name: what they do
 

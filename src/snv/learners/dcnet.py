@@ -36,6 +36,7 @@ from snv.learners.dcnet_losses import (
     orthogonal_temperature,
     turned,
 )
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import Projector, Spherical, bytes_of, norm_state
 from snv.seeding import generator
 from snv.shapes import Features, Images, Labels, Logits, Values
@@ -60,7 +61,10 @@ class DCNet(Learner[DCNetConfig]):
         page="dcnet",
         memory="per task: a gate per neuron and norm state; a direction per class; one projector",
         one_network=False,
+        alike=True,
         quick=False,
+        space={"train.lr": RATES, "learner.contrast": (0.1, 0.5, 1, 5)},
+        presets=paper_presets(1e-2, {"learner.contrast": 1}, imagenet={"learner.contrast": 0.5}),
     )
     Config: ClassVar[type] = DCNetConfig
 

@@ -12,6 +12,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_least
+from snv.learners.grids import RATES, paper_presets
 from snv.training import Batch, Setting
 
 
@@ -40,6 +41,18 @@ class DER(Learner[DERConfig]):
         page="der",
         memory="images with labels and logits: 2,000 in CIL, 200 in TIL",
         stores_images=True,
+        space={
+            "train.lr": RATES,
+            "learner.logit_weight": (0.1, 0.2, 0.3, 0.5, 1),
+            "learner.label_weight": (0.5, 1),
+        },
+        presets=paper_presets(
+            1e-2,
+            {"learner.logit_weight": 0.2, "learner.label_weight": 0.5},
+            tiny={"learner.label_weight": 1},
+            imagenet={"learner.label_weight": 1},
+        ),
+        added={"passes": "joint"},
     )
     Config: ClassVar[type] = DERConfig
 

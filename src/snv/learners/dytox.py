@@ -20,6 +20,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_least, check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import (
     Network,
     answers_of,
@@ -101,6 +102,8 @@ class DyTox(Learner[DyToxConfig]):
         stores_images=True,
         one_network=False,  # a transformer, whose neurons cannot be cut out
         quick=False,
+        space={"train.lr": RATES},
+        presets=paper_presets(1e-3),
     )
     Config: ClassVar[type] = DyToxConfig
 

@@ -15,6 +15,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import bytes_of
 from snv.neurons import evaluating
 from snv.seeding import generator
@@ -45,6 +46,9 @@ class EWC(Learner[EWCConfig]):
         page="ewc",
         memory="2 numbers per weight",
         forgets=HOLDS_WEIGHTS_ONLY,
+        space={"train.lr": RATES, "learner.strength": (10, 25, 30, 90, 100), "learner.decay": (0.9, 0.95, 1)},
+        idle_first=("learner.strength", "learner.decay"),
+        presets=paper_presets(1e-2, {"learner.strength": 10, "learner.decay": 1}, imagenet={"learner.strength": 25}),
     )
     Config: ClassVar[type] = EWCConfig
 

@@ -19,6 +19,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, first_class, n_right
@@ -71,6 +72,8 @@ class ICaRL(Learner[ICaRLConfig]):
         memory="exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training",
         stores_images=True,
         one_network=False,  # heads learn the features; answers come from the means
+        space={"train.lr": RATES, "learner.weight_decay": (0, 1e-5, 5e-5, 1e-4)},
+        presets=paper_presets(1e-2, {"learner.weight_decay": 5e-5}),
     )
     Config: ClassVar[type] = ICaRLConfig
 

@@ -13,6 +13,7 @@ from snv.data import Task
 from snv.files import cloned
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.grids import RATES
 from snv.shapes import Images, Labels, Logits
 from snv.training import Batch, Setting, Stage
 
@@ -51,6 +52,7 @@ class Joint(Learner[JointConfig]):
         memory="all training and validation images of all tasks",
         stores_images=True,
         sees="all tasks",
+        space={"train.lr": RATES},
     )
     Config: ClassVar[type] = JointConfig
 

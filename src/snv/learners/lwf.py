@@ -17,6 +17,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Images, Logits
 from snv.training import Batch, Setting, Stage
@@ -49,6 +50,14 @@ class LwF(Learner[LwFConfig]):
         paper="Li and Hoiem, 2016",
         page="lwf",
         memory="one copy of the network",
+        space={
+            "train.lr": RATES,
+            "learner.strength": (0.3, 0.5, 1, 3),
+            "learner.temperature": (2, 4),
+            "train.weight_decay": (1e-5, 5e-5),
+        },
+        idle_first=("learner.strength", "learner.temperature"),
+        presets=paper_presets(1e-2, {"train.weight_decay": 5e-5, "learner.strength": 0.5, "learner.temperature": 2}),
     )
     Config: ClassVar[type] = LwFConfig
 

@@ -16,6 +16,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import RATES
 from snv.networks import Network, bytes_of, frozen_copy
 from snv.shapes import Features, Images, Labels, Logits
 from snv.training import Batch, Setting, Stage, cross_entropies, n_right
@@ -177,6 +178,8 @@ class NFL(Stepwise[NFLConfig]):
         paper="Vahedifar and Zhang, 2025",
         page="nfl",
         memory="nothing; while training two copies of the network",
+        alike=True,
         quick=False,
+        space={"train.lr": RATES},
     )
     Config: ClassVar[type] = NFLConfig

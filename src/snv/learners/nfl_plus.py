@@ -18,6 +18,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_least, check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.learners.nfl import Anchor, NFLConfig, Stepwise, Terms, two_anchors
 from snv.networks import AutoEncoder, Code, Factors, Rescaling, bytes_of
 from snv.seeding import generator
@@ -83,6 +84,23 @@ class NFLPlus(Stepwise[NFLPlusConfig]):
         page="nfl_plus",
         memory="an auto-encoder of the features, a row of it per old class; while training two copies of the network",
         quick=False,
+        space={
+            "train.lr": RATES,
+            "learner.temperature": (2, 3, 4),
+            "learner.reconstruction": (0.1, 0.3, 0.5, 1),
+            "learner.balance": (0.3, 0.5, 0.7),
+            "learner.lr_ae": (1e-4, 1e-3, 1e-2),
+        },
+        idle_first=("learner.temperature", "learner.reconstruction", "learner.balance", "learner.lr_ae"),
+        presets=paper_presets(
+            1e-2,
+            {
+                "learner.temperature": 2,
+                "learner.reconstruction": 0.5,
+                "learner.balance": 0.5,
+                "learner.lr_ae": 1e-3,
+            },
+        ),
     )
     Config: ClassVar[type] = NFLPlusConfig
 

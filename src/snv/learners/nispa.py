@@ -17,6 +17,7 @@ from snv.errors import UserError
 from snv.files import State, cloned
 from snv.learners.card import Card
 from snv.learners.checks import check_least, check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.learners.sparse import SparseLearner, Which, check_idle, check_sparsity
 from snv.networks import PlainConvNet, bytes_of
 from snv.neurons import Connections, activity
@@ -105,6 +106,9 @@ class NISPA(SparseLearner[NISPAConfig]):
         memory="1 byte per connection and per unit; twice that and a copy of the network while it trains",
         forgets="old heads stand still and no image of an old class is seen again, so the new head outvotes them.",
         quick=False,
+        space={"train.lr": RATES, "learner.sparsity": (0.3, 0.5, 0.7, 0.9), "learner.strength": (0.1, 1, 10)},
+        idle={"learner.strength": "the method has no such term"},
+        presets=paper_presets(1e-2, {"learner.sparsity": 0.5, "learner.strength": 1}),
     )
     Config: ClassVar[type] = NISPAConfig
 

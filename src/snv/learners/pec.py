@@ -18,6 +18,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_least
+from snv.learners.grids import LOW_RATES, paper_presets
 from snv.networks import (
     Body,
     Imitator,
@@ -129,6 +130,9 @@ class PEC(Learner[PECConfig]):
         memory="one student per class; the teacher follows from the seed",
         grows=True,
         one_network=False,
+        space={"train.lr": LOW_RATES, "learner.strength": (0.1, 0.5, 1, 5)},
+        idle={"learner.strength": "a factor of every loss, which Adam does not notice"},
+        presets=paper_presets(1e-3, {"learner.strength": 1}, imagenet={"learner.strength": 0.5}),
     )
     Config: ClassVar[type] = PECConfig
 

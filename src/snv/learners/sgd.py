@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.grids import RATES
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class SGD(Learner[SGDConfig]):
         paper="the paper's lower bound",
         page="bounds",
         forgets="no image of an old class is seen again, so every image is answered with a new class.",
+        space={"train.lr": RATES},
     )
     Config: ClassVar[type] = SGDConfig
 

@@ -15,6 +15,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import RATES, paper_presets
 from snv.networks import bytes_of
 from snv.training import Batch, Setting
 
@@ -50,6 +51,9 @@ class SI(Learner[SIConfig]):
         page="si",
         memory="1 number per weight; 3 while it trains",
         forgets=HOLDS_WEIGHTS_ONLY,
+        space={"train.lr": RATES, "learner.strength": (0.3, 0.5, 0.7, 1), "learner.damping": (0.9, 1)},
+        idle_first=("learner.strength", "learner.damping"),
+        presets=paper_presets(1e-2, {"learner.strength": 0.5, "learner.damping": 1}),
     )
     Config: ClassVar[type] = SIConfig
 

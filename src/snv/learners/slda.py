@@ -16,7 +16,7 @@ from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
 from snv.learners.space import class_sums, fit_space
-from snv.networks import PatchSpace, bytes_of
+from snv.networks import Directions, PatchSpace, bytes_of
 from snv.shapes import Images, Logits
 from snv.training import Setting, Stage
 
@@ -24,6 +24,7 @@ from snv.training import Setting, Stage
 @dataclass(frozen=True)
 class SLDAConfig:
     filters: int | None = None  # random filters, 8 features each; None: 4 per pixel of the side, 128 from 32 pixels on
+    directions: Directions = "random"  # of the filters: drawn, or what patches of the first task cluster around
     shrinkage: float = 0.05  # of the covariance: between 0.03 and 0.1 nothing depends on it
 
     def __post_init__(self) -> None:
@@ -42,12 +43,14 @@ class SLDA(Learner[SLDAConfig]):
         page="slda",
         memory="8 numbers per filter and class; in CIL a covariance of all features, in TIL a linear head per task",
         one_network=False,
+        added={"directions": "random"},
     )
     Config: ClassVar[type] = SLDAConfig
 
     def __init__(self, setting: Setting, config: SLDAConfig | None = None) -> None:
         super().__init__(setting, config)
-        self.space = PatchSpace(setting.preprocess.shape, setting.seed, self.config.filters).to(setting.device)
+        filters, directions = self.config.filters, self.config.directions
+        self.space = PatchSpace(setting.preprocess.shape, setting.seed, filters, directions).to(setting.device)
         self.classes: ClassSums | None = None  # CIL
         self.heads: list[Discriminant] = []  # TIL
         self._joint: Discriminant | None = None  # of `classes` as they are

@@ -16,10 +16,12 @@ from snv.data import Task
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.grids import SNV_SPACE, paper_presets
 from snv.learners.snv_budget import announce, selected
 from snv.learners.snv_config import ADDED, IN_RUN, RETIRED, SNVConfig
 from snv.learners.snv_evidence import add_statistics, add_to_common, common_space
 from snv.learners.snv_values import check_players, contest_of, game_of, values_of
+from snv.neurons import NeuronTable
 from snv.seeding import derived_seed
 from snv.shapes import Images, Logits, Values
 from snv.subnetworks import (
@@ -47,8 +49,13 @@ class SNV(Learner[SNVConfig]):
         page="snv",
         memory="per task: 1 bit, 1 number and 4 norm entries per neuron, a head in the common space; in CIL class sums "
         "and one covariance",
+        alike=True,
         retired=RETIRED,
         added=ADDED,
+        space=SNV_SPACE,
+        presets=paper_presets(  # the paper's c counts all neurons
+            1e-2, {"learner.capacity": 0.1, "learner.size": "top-k"}, imagenet={"learner.capacity": 0.2}
+        ),
     )
     Config: ClassVar[type] = SNVConfig
 
@@ -59,7 +66,7 @@ class SNV(Learner[SNVConfig]):
         super().__init__(setting, config)
         shape = setting.preprocess.shape
         self.specialists = specialists or Specialists(
-            self.network, shape, self._phase, common_space(self.config.common, setting)
+            self.network, shape, self._phase, common_space(self.config, setting)
         )
         self.neurons = self.specialists.neurons
         check_players(self.config, self.neurons.n)
@@ -170,6 +177,9 @@ class SNV(Learner[SNVConfig]):
 
     def bytes_kept(self, n_classes: int) -> int:
         return bytes_kept(self.specialists, self.setting.n_tasks, n_classes, self.setting.scenario == "cil")
+
+    def neuron_table(self) -> NeuronTable:
+        return NeuronTable.of(self.neurons, self.values, [found.mask for found in self.specialists.subnetworks])
 
     def state_dict(self) -> State:
         return {

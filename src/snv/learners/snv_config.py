@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from snv.errors import UserError, unknown
+from snv.networks import Directions
 from snv.neurons import Neurons
 from snv.shapley import ESTIMATORS
 from snv.subnetworks import RULES, Budget
@@ -30,7 +31,7 @@ RETIRED: dict[str, Any] = {
 }
 """Switches that older runs have stored, and the one value that SNV still does; most others are `snv-paper`'s."""
 
-ADDED: dict[str, Any] = {"common": "none", "others": "means"}
+ADDED: dict[str, Any] = {"common": "none", "others": "means", "directions": "random"}
 """Switches that older runs do not name, and what they did."""
 
 
@@ -54,7 +55,9 @@ class SNVConfig:
     common: str = (
         "patches"  # a fixed space in which all classes are compared, its opinion joined with the specialists':
     )
-    # random filters; onnx:FILE, a pretrained network; none, specialists alone
+    # filters for patches; onnx:FILE, a pretrained network; none, specialists alone
+    directions: Directions = "clusters"  # of the filters for patches: what those of the first task cluster around, or
+    # drawn at random as in slda
     rule: str = "combined"  # of CIL inference without a common space: the best of `RULES` on validation images
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from snv.data import Task
-from snv.learners.snv_config import ONNX
+from snv.learners.snv_config import ONNX, SNVConfig
 from snv.learners.space import class_sums, fit_space
 from snv.networks import Body, OnnxSpace, PatchSpace, read_pretrained
 from snv.seeding import generator
@@ -20,14 +20,14 @@ N_MEASURED = 1500
 """Training images from which a task's statistics for `snv.subnetworks.rules` are taken."""
 
 
-def common_space(name: str, setting: Setting) -> Common | None:
+def common_space(config: SNVConfig, setting: Setting) -> Common | None:
     """The space all classes are compared in, if there is one."""
-    if name == "none":
+    if config.common == "none":
         return None
     preprocess = setting.preprocess
-    space: Body = PatchSpace(preprocess.shape, setting.seed)
-    if name.startswith(ONNX):
-        space = OnnxSpace(read_pretrained(name.removeprefix(ONNX)), preprocess.mean, preprocess.std)
+    space: Body = PatchSpace(preprocess.shape, setting.seed, directions=config.directions)
+    if config.common.startswith(ONNX):
+        space = OnnxSpace(read_pretrained(config.common.removeprefix(ONNX)), preprocess.mean, preprocess.std)
     return Common(space.to(setting.device), open_answers=setting.scenario == "cil", separable=False)
 
 

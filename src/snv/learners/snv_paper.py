@@ -21,7 +21,8 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
-from snv.neurons import find_neurons, own_weights
+from snv.learners.grids import SNV_SPACE, paper_presets
+from snv.neurons import NeuronTable, find_neurons, own_weights
 from snv.seeding import derived_seed, generator
 from snv.shapes import Mask, Values
 from snv.shapley import TMABSettings, Valuation, as_printed
@@ -61,8 +62,16 @@ class SNVPaper(Learner[SNVPaperConfig]):
         paper="Shapley Neuron Values for Continual Learning, Algorithm 1",
         page="snv_paper",
         memory="per task: 1 bit and 1 number per neuron",
+        alike=True,
         quick=False,  # TMAB on validation images: minutes of valuation
         forgets="its heads are never trained against each other: whichever has the larger logits answers every image.",
+        space=SNV_SPACE,
+        idle_first=("learner.capacity", "learner.floor", "learner.confidence"),
+        presets=paper_presets(
+            1e-2,
+            {"learner.capacity": 0.1, "learner.floor": 0.05, "learner.confidence": 0.95},
+            imagenet={"learner.capacity": 0.2},
+        ),
     )
     Config: ClassVar[type] = SNVPaperConfig
 
@@ -117,6 +126,9 @@ class SNVPaper(Learner[SNVPaperConfig]):
 
     def bytes_kept(self, n_classes: int) -> int:
         return self.neurons.n * (1 + 9 * self.setting.n_tasks)
+
+    def neuron_table(self) -> NeuronTable:
+        return NeuronTable.of(self.neurons, self.values, self.masks)
 
     def state_dict(self) -> State:
         own = {"masks": list(self.masks), "values": list(self.values), "valuations": list(self.valuations)}

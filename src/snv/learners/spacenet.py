@@ -16,6 +16,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.card import Card
 from snv.learners.checks import check_range
+from snv.learners.grids import LOW_RATES, paper_presets
 from snv.learners.sparse import SparseLearner, Which, check_idle, check_sparsity
 from snv.networks import MLP
 from snv.neurons import Connections, Units, own_weights
@@ -87,6 +88,9 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         memory="1 byte per connection and per unit; while it trains 20 for each connection of the task",
         forgets="a task is trained against zeros in place of the old classes, so their logits are never compared.",
         quick=False,
+        space={"train.lr": LOW_RATES, "learner.sparsity": (0.3, 0.5, 0.7), "learner.strength": (0.1, 1, 10)},
+        idle={"learner.strength": "the method has no such term"},
+        presets=paper_presets(1e-3, {"learner.sparsity": 0.5, "learner.strength": 1}),
     )
     Config: ClassVar[type] = SpaceNetConfig
 

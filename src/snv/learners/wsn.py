@@ -19,6 +19,7 @@ from snv.errors import UserError
 from snv.files import State
 from snv.learners.base import Learner
 from snv.learners.card import Card
+from snv.learners.grids import LOW_RATES, paper_presets
 from snv.networks import MAPS
 from snv.seeding import generator
 from snv.shapes import Features, Images, Logits, Mask, Values
@@ -101,6 +102,8 @@ class WSN(Learner[WSNConfig]):
         scenarios=("til",),
         memory="per task: 1 bit per weight, biases and norm state; 1 score per weight",
         one_network=False,
+        space={"train.lr": LOW_RATES, "learner.capacity": (0.03, 0.05, 0.1, 0.3, 0.5)},
+        presets=paper_presets(1e-3),  # it prints a row for every c
     )
     Config: ClassVar[type] = WSNConfig
 

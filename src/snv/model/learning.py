@@ -15,7 +15,7 @@ from snv.model.knowledge import AT_ONCE, LARGEST, Knowledge
 from snv.model.network import detail, shrunk
 from snv.model.pictures import Pictures, Progress, as_task
 from snv.model.task import Learned, TaskInfo, changed_fingerprints, fingerprints
-from snv.training import Reporter, Scenario, Setting, Training, TrainSettings, learn_task
+from snv.training import Reporter, Scenario, Setting, Training, TrainSettings, learn_task, loss_so_far, note_of
 
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
@@ -91,9 +91,11 @@ def _compare(learner: SNV, knowledge: Knowledge, task: Task, progress: Progress)
 
 def _train(learner: SNV, task: Task, progress: Progress) -> None:
     """All stages of the task."""
+    note = note_of(progress)
 
     def report(training: Training) -> None:
         at, n = training.progress, len(training.train)
+        note(lambda: loss_so_far(training))
         name = {"dense": "learning", "consolidate": "consolidating"}[training.stage.name]
         progress(name, at.epoch * n + at.images, training.settings.epochs * n)
 

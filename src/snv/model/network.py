@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from snv.data import Preprocess
 from snv.devices import resolve_device
 from snv.errors import UserError
-from snv.networks import Body, Network, OnnxSpace, PatchSpace, Pretrained, build_network, mend
-from snv.shapes import Features, Images
+from snv.networks import Body, Network, OnnxSpace, OwnBody, PatchSpace, Pretrained, build_network
+from snv.shapes import Images
 from snv.subnetworks import Common, Specialists, require_cuttable
 
 
@@ -38,20 +38,6 @@ class Spec(TypedDict):
     common: NotRequired[str]  # the space in which all classes are compared: patches, file; older models have none
     features: NotRequired[FileFormat]  # of the file
     detail: NotRequired[int]  # pictures are read at so many times the side the network sees, for the file; else 1
-
-
-class OwnBody(Body):
-    """A user's module as a body; how many features it gives is found out by trying it."""
-
-    def __init__(self, inner: nn.Module, shape: tuple[int, int, int]) -> None:
-        super().__init__()
-        self.inner = inner.eval()
-        mend(self.inner)
-        self.n_features = _n_features(inner, shape)
-
-    def forward(self, images: Images) -> Features:
-        features: Features = self.inner(images)
-        return features
 
 
 def picture_format(spec: Spec) -> Preprocess:
@@ -85,7 +71,7 @@ def common_space(spec: Spec, data: bytes | None = None) -> Common | None:
     if "common" not in spec:
         return None
     preprocess = picture_format(spec)
-    space: Body = PatchSpace(preprocess.shape, spec["seed"])
+    space: Body = PatchSpace(preprocess.shape, spec["seed"], directions="clusters")
     if (features := spec.get("features")) is not None:
         taken = features["size"], tuple(features["mean"]), tuple(features["std"]), features["n_features"]
         space = OnnxSpace(Pretrained(data or b"", *taken), preprocess.mean, preprocess.std)
@@ -117,18 +103,3 @@ def without_tasks(spec: Spec, own: nn.Module | None, device: str, data: bytes | 
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"Subnetworks cannot be cut out of your network ({reason}). Use plain layers in it.") from None
     return specialists
-
-
-def _n_features(own: nn.Module, shape: tuple[int, int, int]) -> int:
-    """The number of features a user's module gives for images of this shape."""
-    try:
-        with torch.no_grad():
-            features = own(torch.zeros(2, *shape))
-    except Exception as error:
-        raise UserError(f"Your network cannot read images of shape {shape}: {error}. Set size and channels.") from None
-    if not isinstance(features, Tensor) or features.ndim != 2:
-        result = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise UserError(
-            f"Your network should give features (b, f) for images; it gives {result}. Remove or add layers."
-        )
-    return features.shape[1]

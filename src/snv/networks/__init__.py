@@ -24,10 +24,12 @@ from snv.networks.layers import (
 )
 from snv.networks.norms import load_norm, norm_state, use_instance_norm
 from snv.networks.onnx_space import MEAN, SHRINKAGE, STD, OnnxSpace, Pretrained, extra, read_pretrained
+from snv.networks.own import OwnBody, own_body
+from snv.networks.packing import pack
 from snv.networks.projector import Projector, Spherical
 from snv.networks.resnet import ResNet18
 from snv.networks.small import MLP, ConvNet, PlainConvNet
-from snv.networks.space import N_IMAGES, PatchSpace
+from snv.networks.space import N_IMAGES, Directions, PatchSpace
 from snv.networks.strided import mend
 from snv.networks.tokens import TokenHead, TokenNetwork, answers_of, divergence_head, token_network
 from snv.seeding import generator
@@ -47,12 +49,14 @@ __all__ = [
     "AutoEncoder",
     "Body",
     "Code",
+    "Directions",
     "Factors",
     "Imitator",
     "JointNorm",
     "Kind",
     "Network",
     "OnnxSpace",
+    "OwnBody",
     "PatchSpace",
     "Patches",
     "PlainConvNet",
@@ -78,6 +82,8 @@ __all__ = [
     "n_units",
     "norm_state",
     "own_answers",
+    "own_body",
+    "pack",
     "patches",
     "places",
     "read_pretrained",

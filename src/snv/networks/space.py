@@ -1,9 +1,12 @@
-"""A feature map that no task trains: random filters, whitened with patches of the first images it is shown.
+"""A feature map that no task trains: filters for whitened patches, made of the first images it is shown.
 
-Every class ever seen can be compared with every other in it, since it never changes.
+Every class ever seen can be compared with every other in it, since it never changes. Filters look in directions
+that are drawn at random, or in those that patches cluster around; neither takes a label or a gradient.
 """
 
 from __future__ import annotations
+
+from typing import Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +27,10 @@ RIDGE = 0.1
 """Of the mean variance, added to every direction before whitening, so that noise is not blown up."""
 N_IMAGES, N_PATCHES = 600, 66
 """Images that the space is whitened with, and patches of each."""
+ROUNDS = 15
+"""Of the search for clusters; it has settled by then."""
+SMALLEST = 20
+"""Patches of a cluster: the mean of fewer would say too much of them, so a random direction takes its place."""
 CHUNK = 16
 """Images at a time: what their maps take fits into a processor's cache, which makes this several times faster."""
 
@@ -36,12 +43,37 @@ def whitening(patches: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "d d"], Floa
     return directions * scales @ directions.T, patches.mean(0)
 
 
-class PatchSpace(Body):
-    """φ(x): √ of the mean over 2 × 2 cells of relu(±(w∗x − wᵀm) − ½), with w = Zg and g drawn from the seed."""
+Directions: TypeAlias = Literal["random", "clusters"]
+"""Where filters look, among whitened patches."""
 
-    def __init__(self, shape: tuple[int, int, int], seed: int, filters: int | None = None) -> None:
-        """``filters``: by default 4 per pixel of the side, 128 from 32 pixels on."""
+
+def clusters(points: Float[Tensor, "n d"], drawn: Float[Tensor, "k d"], rng: torch.Generator) -> Float[Tensor, "k d"]:
+    """k directions that points lie along, on either side: spherical k-means; for the smallest clusters, those drawn."""
+    points = F.normalize(points, dim=1)
+    found = points[torch.randint(len(points), (len(drawn),), generator=rng)]
+    sizes = torch.zeros(len(drawn), dtype=torch.long)
+    for _ in range(ROUNDS):
+        nearest = (points @ found.T).abs_().argmax(1)
+        signs = (points * found[nearest]).sum(1, keepdim=True).sign()
+        sizes = torch.bincount(nearest, minlength=len(drawn))
+        found = F.normalize(torch.zeros_like(found).index_add_(0, nearest, points * signs), dim=1)
+    enough = (sizes >= SMALLEST) & (found.norm(dim=1) > 0.5)
+    return torch.where(enough[:, None], found, drawn)
+
+
+class PatchSpace(Body):
+    """φ(x): √ of the mean over 2 × 2 cells of relu(±(w∗x − wᵀm) − ½), with w = Zg and ‖g‖ = 1."""
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        seed: int,
+        filters: int | None = None,
+        directions: Directions = "random",
+    ) -> None:
+        """``filters``: by default 4 per pixel of the side, 128 from 32 pixels on; ``directions`` of g."""
         super().__init__()
+        self.directions = directions
         channels, height, width = shape
         self.size = min(height, LARGEST), min(width, LARGEST)
         filters = 4 * max(self.size) if filters is None else filters
@@ -61,11 +93,14 @@ class PatchSpace(Body):
 
     @torch.no_grad()
     def fit(self, patches: Float[Tensor, "n d"]) -> None:
-        """Whiten the filters with these patches; nothing of an image is kept but what is common to all."""
+        """Whiten the filters with these patches; nothing of an image is kept but what is common to many."""
         rng = generator(self.seed, "common space")
         z, mean = whitening(patches)
         drawn = torch.randn(self.n_features // 8, patches.shape[1], generator=rng, dtype=torch.float64)
-        filters = F.normalize(drawn, dim=1) @ z
+        towards = F.normalize(drawn, dim=1)
+        if self.directions == "clusters":
+            towards = clusters((patches.double() - mean) @ z, towards, rng)
+        filters = towards @ z
         self.filters.weight.copy_(filters.view_as(self.filters.weight))
         self.filters.bias.copy_(-filters @ mean)  # type: ignore[union-attr]
 

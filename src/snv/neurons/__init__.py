@@ -7,6 +7,7 @@ from snv.neurons.find import Neurons, Owned, evaluating, find_neurons
 from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses_to
 from snv.neurons.graph import call_settings, graph_of, operation_name, over_positions, told_to_train
 from snv.neurons.silence import silent_responses
+from snv.neurons.table import NeuronTable
 from snv.neurons.trace import Forward
 from snv.neurons.wiring import Connections, Units, n_weights_outside, no_entries, own_weights, units_of
 
@@ -14,6 +15,7 @@ __all__ = [
     "Connections",
     "Forward",
     "Means",
+    "NeuronTable",
     "Neurons",
     "Owned",
     "Units",

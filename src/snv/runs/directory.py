@@ -5,7 +5,9 @@
 ``environment.json``       versions, commit, hardware, and the choices that followed from them
 ``record.json``            accuracy matrix and status
 ``log.jsonl``              one line per epoch
+``neurons.npz``            values and masks of neurons, task by task, of methods that have them
 ``costs.json``             seconds, memory, latency: what differs from machine to machine
+``analyses/``              what `snv analyse` found
 ``checkpoints/``           ``task-03.safetensors`` after task 3, ``now.safetensors`` within a task
 ``lock``, ``owner.json``   who is writing
 =========================  ============================================================================================
@@ -27,7 +29,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from snv.errors import UserError
+from snv.errors import InUseError, UserError
 from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_text
 from snv.runs.record import Record
 
@@ -52,7 +54,7 @@ class RunDirectory:
         try:
             lock.acquire()
         except Timeout:
-            raise UserError(
+            raise InUseError(
                 f"{self.path} is in use by {self._owner()}. Wait until it has finished, or choose another --out."
             ) from None
         try:
@@ -149,6 +151,11 @@ def load_record(path: Path) -> Record:
     if record.status != "finished":
         record.status = "running" if directory.in_use() else "interrupted"
     return record
+
+
+def load_log(path: Path) -> list[dict[str, Any]]:
+    """What a run directory's log says of every epoch."""
+    return [json.loads(line) for line in (path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def find_runs(folder: Path) -> list[Path]:

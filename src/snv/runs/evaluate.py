@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from snv.data import Split
 from snv.learners import Learner
-from snv.training import Stage, n_right
+from snv.shapes import Labels, Logits
+from snv.training import Stage
+
+FEW = 5
+"""Answers that top-5 accuracy lets pass; where no more compete, all would be right."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """How the test images of one task were answered."""
+
+    counts: NDArray[np.int64]  # (k, m): images of class i of the task, answered with candidate j
+    first: int  # the candidate that is class 0 of the task
+    among_five: int | None  # images whose class is among the five best, where more than five compete
+    n: int  # images
+
+    @property
+    def accuracy(self) -> float:
+        """Percent of right answers."""
+        own = self.counts[:, self.first : self.first + len(self.counts)]
+        return 100 * int(np.trace(own)) / self.n
+
+    @property
+    def top5(self) -> float | None:
+        """Percent of images whose class is among the five best; None where no more than five compete."""
+        return None if self.among_five is None else 100 * self.among_five / self.n
+
+
+def accuracy(learner: Learner[Any], test: Split, block: range, known: bool | None = None) -> float:
+    """Percent of test images of one task answered right: see `answers`."""
+    return answers(learner, test, block, known).accuracy
 
 
 @torch.inference_mode()
-def accuracy(
+def answers(
     learner: Learner[Any],
     test: Split,
     block: range,
     known: bool | None = None,
     tell: Callable[[float], None] = lambda _: None,
-) -> float:
-    """Percent of test images of one task answered right: within ``block`` if it is known, else among all classes seen.
+) -> Answers:
+    """How one task's test images are answered: within ``block`` if it is known, else among all classes seen.
 
     ``known`` is by default as the learner's scenario has it; ``tell`` hears what share of the images is done.
 
@@ -28,15 +61,32 @@ def accuracy(
     """
     known = learner.setting.scenario == "til" if known is None else known
     if not known and block not in learner.blocks:
-        return 0.0
+        return Answers(np.zeros((len(block), 0), np.int64), 0, None, len(test))
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
     work, scope = f"evaluate {of_task if known else len(learner.blocks)}", block if known else None
-    right = done = 0
+    counts, among_five, done = np.zeros((len(block), 0), np.int64), 0, 0
     tell(0)
     for images, labels in learner.setting.prepared(test):
         with learner.reporter.counted(work, len(labels)):
-            right += int(n_right(learner.logits(images, scope), labels, scope))
+            logits = learner.logits(images, scope)
+        m, first = logits.shape[1], 0 if known else block.start
+        counts = _counted(logits, labels - block.start, len(block)) + (counts if counts.size else 0)
+        among_five += _among_five(logits, labels - block.start + first)
         done += len(labels)
         tell(done / len(test))
-    return 100 * right / len(test)
+    return Answers(counts, first, among_five if m > FEW else None, len(test))
+
+
+def _counted(logits: Logits, own: Labels, k: int) -> NDArray[np.int64]:
+    """How many images of each of k classes are answered with each candidate."""
+    m = logits.shape[1]
+    places = own * m + logits.argmax(1)
+    counts: NDArray[np.int64] = torch.bincount(places, minlength=k * m).reshape(k, m).cpu().numpy()
+    return counts
+
+
+def _among_five(logits: Logits, labels: Labels) -> int:
+    """Images whose class is among the five with the largest logits."""
+    best = logits.topk(min(FEW, logits.shape[1])).indices
+    return int((best == labels[:, None]).sum())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from snv.metrics import Matrix, summary
+from snv.runs.details import Details
 from snv.shapley import Account
 
 
@@ -24,6 +25,7 @@ class Record:
     capacity: dict[str, float] | None = None
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
     valuations: list[Account | None] = field(default_factory=list)  # per task, of methods that value neurons
+    details: Details | None = None  # what classes were taken for at the newest evaluation
     cost: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -58,6 +60,7 @@ class Record:
             "capacity": self.capacity,
             "bytes_kept": self.bytes_kept,
             "valuations": self.valuations,
+            **({"details": self.details.as_json()} if self.details is not None else {}),
         }
 
     def load_results(self, results: dict[str, Any]) -> None:
@@ -68,6 +71,7 @@ class Record:
         self.capacity = results["capacity"]
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
         self.valuations = results.get("valuations", [])  # older records have none
+        self.details = Details.from_json(results["details"]) if "details" in results else None  # nor these
 
     def as_json(self) -> dict[str, Any]:
         """One object for machines."""

@@ -2,123 +2,105 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from snv.config import RunConfig, as_begun, build, without_retired
-from snv.data import Preprocess, Source, TaskStream, is_permuted, load_source
-from snv.devices import resolve_device, resolve_precision
-from snv.errors import Interrupted, UserError
+from snv.config import RunConfig, as_begun
+from snv.data import TaskStream
+from snv.errors import DivergedError, Interrupted, UserError
 from snv.files import State
-from snv.learners import LEARNERS, Learner, bytes_beyond_network
-from snv.networks import build_network, bytes_of
+from snv.learners import bytes_beyond_network
+from snv.runs.details import Details
 from snv.runs.directory import RunDirectory, load_record, require_space
-from snv.runs.environment import data_fingerprint, describe
-from snv.runs.evaluate import accuracy
+from snv.runs.evaluate import Answers, answers
+from snv.runs.given import given, marks
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter, latency_ms
+from snv.runs.neurons import FILE
+from snv.runs.prepare import Prepared, bytes_needed, left_as_found, prepare
+from snv.runs.progress import Progress
 from snv.runs.record import Record
-from snv.training import Place, Reporter, Setting, Training, learn_task
+from snv.runs.same import check_marks, check_same
+from snv.runs.track import Several, Tracker, numbers_in
+from snv.training import Place, Reporter, Training, learn_task, loss_so_far, note_of
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, float, float], None]
-"""Told what is being done, how much of it is done, and how much there is."""
 
-FREE_TO_CHANGE = ("checkpoint_seconds", "keep", "data.dir", "data.workers")
-"""Settings that do not change a result, so a run may be continued with others."""
-
-
-def run(config: RunConfig, out: Path, progress: Progress = lambda *_: None) -> Record:
+def run(
+    config: RunConfig,
+    out: Path,
+    progress: Progress = lambda *_: None,
+    *,
+    stop_after: int | None = None,
+    network: nn.Module | None = None,
+    data: Any = None,
+    stream: TaskStream | None = None,
+    pause_after: int | None = None,
+    tracker: Tracker | None = None,
+) -> Record:
     """Learn every task of the stream and return the record; continue what an earlier call left unfinished.
 
     Whatever is wrong with the request is a `UserError` before anything is trained or written. A finished run is
     returned as it is. After a kill at any moment the same call continues and ends with the same bits on CPU.
+
+    ``stop_after``: so many tasks, and the same call without it does the others. ``network``: a module of one's own, of
+    which a copy is trained as it is, but for the linear layer that gives its output. ``data``: a source, a pair
+    (images, labels) or a dataset of (image, label) instead of the one that ``config.data`` names.
+
+    ``stream`` stands in for the tasks that the config describes, whose data are then not even looked for. After
+    ``pause_after`` epochs of training in all, the unfinished record is returned, and a later call goes on from there.
+    ``tracker`` hears of every epoch and task, see `snv.runs.trackers`.
     """
-    directory = RunDirectory(out)
+    if stop_after is not None and stop_after < 1:
+        raise UserError(f"A run stops after 1 task or more; got --stop-after {stop_after}.")
+    config, handed = given(config, network, data)
+    handed = replace(handed, stream=stream)
+    directory, environment = RunDirectory(out), None
     directory.check_is_ours()
     if directory.is_run():
-        config = as_begun(config, directory.read("config.json"))
-        _check_same(config.as_dict(), directory.read("config.json"), out)
+        stored, environment = directory.read("config.json"), directory.read("environment.json")
+        config = as_begun(config, stored)
+        check_same(config, stored, out)
+        check_marks(marks(config, handed), environment, out)
         record = load_record(out)
         if record.status == "finished":
             return record
-    prepared = prepare(config, progress, directory.read("environment.json") if directory.is_run() else None)
-    require_space(out, _bytes_needed(prepared))
-    with directory.locked(), left_as_found():
+    prepared = prepare(config, progress, environment, handed)
+    require_space(out, bytes_needed(prepared))
+    tracker = tracker or Several()
+    with directory.locked(), left_as_found(), closing(tracker):
         torch.set_num_threads(prepared.environment["threads"])
-        return _Run(prepared, directory, progress).finish()
+        return _Run(prepared, directory, progress, tracker, pause_after).finish(stop_after)
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A run that can start: data found, network built, learner made."""
-
-    config: RunConfig
-    environment: dict[str, Any]
-    stream: TaskStream
-    learner: Learner[Any]
-    preprocess: Preprocess
-
-
-def prepare(config: RunConfig, progress: Progress, environment: dict[str, Any] | None = None) -> Prepared:
-    """Find the data, build network and learner. ``environment`` is that of a run to be continued."""
-    data = config.data
-    source = load_source(data.name, data_dir=data.dir, size=data.size, workers=data.workers, progress=progress)
-    permuted = is_permuted(data.name)
-    stream = TaskStream(
-        source,
-        data.tasks,
-        config.seed,
-        permuted=permuted,
-        n_classes=data.classes,
-        per_class=data.per_class,
-        judged_on=data.judged_on,
-    )
-    stream.check()
-    environment = environment or _environment(config, source)
-    if environment["data"] != data_fingerprint(source):
-        raise UserError(f"The data of this run have changed since it began ({data.name}). Restore them or start anew.")
-    learner, preprocess = build_learner(config, environment, source, len(stream))
-    return Prepared(config, environment, stream, learner, preprocess)
-
-
-def build_learner(
-    config: RunConfig, environment: dict[str, Any], source: Source, n_tasks: int
-) -> tuple[Learner[Any], Preprocess]:
-    """The method of a run with its network, untrained, and what turns this source's pixels into its input."""
-    device = resolve_device(environment["device"])
-    preprocess = Preprocess.of(source)
-    network = build_network(
-        config.network.name,
-        source.shape,
-        config.seed,
-        width=config.network.width,
-        stem=config.network.stem,
-        hidden=config.network.hidden,
-    ).to(device)
-    if config.train.channels_last:
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    train = dataclasses.replace(config.train, precision=environment["precision"])
-    setting = Setting(network, config.scenario, train, preprocess, device, config.seed, n_tasks)
-    return LEARNERS[config.method](setting, config.learner_config()), preprocess
+class _Paused(Exception):  # noqa: N818 - it was asked for
+    """As many epochs are trained as were asked for, and everything is saved."""
 
 
 class _Run:
     """One run under way."""
 
-    def __init__(self, prepared: Prepared, directory: RunDirectory, progress: Progress) -> None:
+    def __init__(
+        self,
+        prepared: Prepared,
+        directory: RunDirectory,
+        progress: Progress,
+        tracker: Tracker,
+        pause_after: int | None = None,
+    ) -> None:
         self.config, self.stream, self.learner = prepared.config, prepared.stream, prepared.learner
-        self.directory, self.tell = directory, progress
-        self.environment = prepared.environment
+        self.directory, self.tell, self.note = directory, progress, note_of(progress)
+        self.pause_after = pause_after
+        self.environment, self.tracker = prepared.environment, tracker
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
         self.log: list[dict[str, Any]] = []
@@ -127,25 +109,39 @@ class _Run:
             counted=self.meter.counted,
             tell=self._tell_of_task,
             on_step=self._after_step,
-            on_epoch=self.log.append,
+            on_epoch=self._after_epoch,
         )
         self.valuing: list[float] = []  # seconds, task by task
         self.task, self.place = 0, Place()  # what comes next
         self.interrupts = Interrupts()
         self.saved_at = time.monotonic()
 
-    def finish(self) -> Record:
-        """From wherever the directory stands to the end."""
+    def finish(self, stop_after: int | None = None) -> Record:
+        """From wherever the directory stands to the end, or until so many tasks are learned."""
+        n = len(self.stream) if stop_after is None else min(stop_after, len(self.stream))
         self._restore()
-        with self.interrupts.watched():
+        self.tracker.begin(self.record.config, self._steps)
+        with self.interrupts.watched(), suppress(_Paused), self._noting_divergence():
             if self.task == 0 and self.place == Place():
                 self._evaluate_untrained()
-            while self.task < len(self.stream):
+            while self.task < n:
                 self._learn_task()
+        if self.task < len(self.stream):
+            return self.record
         self._measure_inference()
         self.record.status = "finished"
         self._export()
+        self.tracker.end(numbers_in(self.record.metrics))
         return self.record
+
+    @contextmanager
+    def _noting_divergence(self) -> Iterator[None]:
+        """The log says how it came to that."""
+        try:
+            yield
+        except DivergedError:
+            self._export()
+            raise
 
     # ---- one task
 
@@ -165,6 +161,8 @@ class _Run:
         self.task, self.place = t + 1, Place()
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
+        self._export_neurons()
+        self._track_task(t)
         self._stop_if_asked()
 
     def _note_valuation(self) -> None:
@@ -178,11 +176,29 @@ class _Run:
         at, n_images = training.progress, len(training.train)
         done, total = at.epoch * n_images + at.images, training.settings.epochs * n_images
         self._tell_of_task(training.stage.name, done, total)
+        self.note(lambda: loss_so_far(training))
         due = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
-        if due or self.interrupts.signum is not None:
+        pausing = self.pause_after is not None and len(self.log) >= self.pause_after
+        if due or pausing or self.interrupts.signum is not None:
             self.directory.save_now(self._state(training.state_dict()))
             self._export()
             self._stop_if_asked()
+        if pausing:
+            raise _Paused
+
+    def _after_epoch(self, entry: dict[str, Any]) -> None:
+        self.log.append(entry)
+        self.tracker.numbers(numbers_in(entry), self._steps)
+
+    @property
+    def _steps(self) -> int:
+        """Epochs and tasks so far."""
+        return len(self.log) + self.task
+
+    def _track_task(self, t: int) -> None:
+        """What is known of every task after task t, and the metrics so far."""
+        row = {f"accuracy/task {j + 1}": float(value) for j, value in enumerate(self.record.accuracy[t, : t + 1])}
+        self.tracker.numbers(numbers_in(row | self.record.metrics), self._steps)
 
     def _tell_of_task(self, what: str, done: float, total: float) -> None:
         self.tell(f"task {self.task + 1} of {len(self.stream)}, {what}", done, total)
@@ -195,22 +211,26 @@ class _Run:
 
     def _evaluate_untrained(self) -> None:
         """b_j of forward transfer: the network before any training, on every task."""
-        self.record.untrained[:] = self._accuracies("evaluate the untrained network", len(self.stream))
+        found = self._answers("evaluate the untrained network", len(self.stream))
+        self.record.untrained[:] = [one.accuracy for one in found]
 
     def _evaluate_row(self, t: int) -> None:
         """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
         n, what = min(t + 2, len(self.stream)), f"task {t + 1} of {len(self.stream)}"
-        self.record.accuracy[t, :n] = self._accuracies(f"{what}, evaluate", n)
+        found = self._answers(f"{what}, evaluate", n)
+        self.record.accuracy[t, :n] = [one.accuracy for one in found]
+        self.record.details = Details.of([self.stream.names(j) for j in range(t + 1)], found)
         if self.config.scenario == "cil":
-            self.record.known[t, : t + 1] = self._accuracies(f"{what}, evaluate with the task known", t + 1, known=True)
+            known = self._answers(f"{what}, evaluate with the task known", t + 1, known=True)
+            self.record.known[t, : t + 1] = [one.accuracy for one in known]
 
-    def _accuracies(self, what: str, n: int, known: bool | None = None) -> list[float]:
+    def _answers(self, what: str, n: int, known: bool | None = None) -> list[Answers]:
         """Of the first ``n`` tasks."""
         with self.meter.phase("evaluate"):
-            return [self._accuracy(j, known, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
+            return [self._answers_of(j, known, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
 
-    def _accuracy(self, j: int, known: bool | None, tell: Callable[[float], None]) -> float:
-        return accuracy(self.learner, self.stream.test(j), self.stream.blocks[j], known, tell)
+    def _answers_of(self, j: int, known: bool | None, tell: Callable[[float], None]) -> Answers:
+        return answers(self.learner, self.stream.test(j), self.stream.blocks[j], known, tell)
 
     @torch.inference_mode()
     def _measure_inference(self) -> None:
@@ -254,6 +274,7 @@ class _Run:
             log.info("continuing at task %d, stage %d", self.task + 1, self.place.stage + 1)
         self.directory.write("environment.json", self.environment)
         self._export()
+        self._export_neurons()
         self.directory.write("config.json", self.record.config)
 
     def _export(self) -> None:
@@ -268,51 +289,7 @@ class _Run:
         stored = {"status": self.record.status, **self.record.results(), "macs": self.record.cost["macs"]}
         self.directory.write("record.json", stored)
 
-
-@contextmanager
-def left_as_found() -> Iterator[None]:
-    """Give PyTorch's own generator and number of threads back afterwards."""
-    threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-
-
-def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
-    device = resolve_device(config.device)
-    return describe() | {
-        "device": str(device),
-        "precision": resolve_precision(config.train.precision, device),
-        "threads": config.threads or torch.get_num_threads(),
-        "data": data_fingerprint(source),
-    }
-
-
-def _bytes_needed(prepared: Prepared) -> int:
-    """Checkpoints of all tasks, and one within a task: weights, two moments, the best epoch, and its replacement."""
-    learner = prepared.learner
-    weights = bytes_of(learner.network) + learner.bytes_kept(prepared.stream.blocks[-1].stop)
-    tasks = len(prepared.stream) if prepared.config.keep == "all" else 2
-    return weights * (tasks + 8) + 2**20
-
-
-def _check_same(asked: dict[str, Any], stored: dict[str, Any], out: Path) -> None:
-    """A directory holds one run: continuing it with other settings would mix two."""
-    known: RunConfig = build(RunConfig, without_retired(stored, out))  # what it does not say yet is as by default
-    new, old = _flat(asked), _flat(known.as_dict())
-    changed = [k for k in sorted(new.keys() | old.keys()) if new.get(k) != old.get(k) and k not in FREE_TO_CHANGE]
-    if changed:
-        changes = ", ".join(f"{key} was {old.get(key)!r} and is now {new.get(key)!r}" for key in changed[:3])
-        raise UserError(f"{out} holds a run with other settings: {changes}. Choose another --out, or remove it.")
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = list(value) if isinstance(value, tuple) else value
-    return flat
+    def _export_neurons(self) -> None:
+        """What the neurons are worth to the tasks learned so far, of methods that know it."""
+        if self.task and (table := self.learner.neuron_table()) is not None:
+            table.save(self.directory.path / FILE)

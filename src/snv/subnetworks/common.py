@@ -26,8 +26,9 @@ from snv.subnetworks.opinions import opinion_weights, weighed
 
 ASKED = 3
 """Specialists that are asked at most about an image whose task is not known: more cost time and add next to nothing."""
-MARGIN = 1.5
-"""And only those with a class that the common space finds less likely than its favourite by this at most, in nats."""
+MARGIN = 1.0
+"""And only those with a class that the common space finds less likely than its favourite by this at most, in nats;
+nobody, if no other class comes as close."""
 
 Ask: TypeAlias = Callable[[Images, int], Logits]
 """What the specialist of a task says of some images."""
@@ -117,10 +118,12 @@ class Common:
         return torch.cat(said, dim=1)
 
     def worth_asking(self, everywhere: Logits) -> Bool[Tensor, "b t"]:
-        """The tasks with the most likely classes in the common space."""
+        """The tasks with the most likely classes in the common space, if it hesitates between classes at all."""
+        favourites = everywhere.topk(2, dim=1).values
+        hesitates = favourites[:, :1] - favourites[:, 1:] <= MARGIN
         best = torch.stack([everywhere[:, block.start : block.stop].amax(1) for block in self.blocks()], dim=1)
         first = best.topk(min(ASKED, len(self.tasks)), dim=1)
-        close = first.values >= first.values[:, :1] - MARGIN
+        close = hesitates & (first.values >= first.values[:, :1] - MARGIN)
         return torch.zeros_like(best, dtype=torch.bool).scatter(1, first.indices, close)
 
     def blocks(self) -> list[range]:

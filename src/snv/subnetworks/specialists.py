@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from snv.components import ClassSums, redraw
 from snv.files import State
-from snv.networks import NORMS, Network, load_norm, norm_state
+from snv.networks import NORMS, Network, load_norm, norm_state, pack
 from snv.neurons import Neurons, find_neurons, n_weights_outside, no_entries
 from snv.shapes import Entries, Features, Images, Labels, Logits, Mask
 from snv.subnetworks.certificate import (
@@ -133,6 +133,7 @@ class Specialists:
             if t not in self._folded:
                 with torch.inference_mode(False):
                     self._folded[t] = folded(self.specialist(t))
+                    pack(self._folded[t], images.clone())
             logits: Logits = self._folded[t](images)
             return logits
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snv.training.loop import Training, descend
 from snv.training.losses import cross_entropies, first_class, n_right
-from snv.training.reporter import Reporter
+from snv.training.reporter import Reporter, loss_so_far, note_of
 from snv.training.setting import EVALUATION_BATCH, Scenario, Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
@@ -25,5 +25,7 @@ __all__ = [
     "first_class",
     "learn_stages",
     "learn_task",
+    "loss_so_far",
     "n_right",
+    "note_of",
 ]

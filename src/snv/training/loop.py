@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from snv.data import Task
-from snv.errors import UserError
+from snv.errors import DivergedError
 from snv.files import State, cloned
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
@@ -145,13 +145,14 @@ class Training:
                 "stage": self.stage.name,
                 "epoch": at.epoch + 1,
                 "lr": self.stage.lr_at(at.epoch),
-                "train_loss": train_loss,
-                "val_loss": val_loss,
+                "train_loss": train_loss if math.isfinite(train_loss) else None,
+                "val_loss": val_loss if math.isfinite(val_loss) else None,
                 "val_accuracy": val_accuracy,
+                "images": at.images,
             }
         )
         if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
-            raise UserError(
+            raise DivergedError(
                 f"Training task {self.task.id + 1} diverged: in epoch {at.epoch + 1} the training loss is {train_loss} "
                 f"and the validation loss {val_loss}. Lower train.lr (now {self.settings.lr}) or set train.clip_norm."
             )

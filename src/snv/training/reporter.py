@@ -15,6 +15,18 @@ def _nothing(*_: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def note_of(listener: object) -> Callable[[Callable[[], str]], None]:
+    """Where a listener takes remarks, as functions that it calls when it has room for one; nowhere, if it has none."""
+    note: Callable[[Callable[[], str]], None] = getattr(listener, "note", lambda _: None)
+    return note
+
+
+def loss_so_far(training: Training) -> str:
+    """A remark: the mean loss of the epoch under way. To ask for it waits for the device."""
+    at = training.progress
+    return f"loss {float(at.loss) / at.images:.3g}" if at.images else ""
+
+
 @dataclass(frozen=True)
 class Reporter:
     """By default nobody. The first three surround work, the others are told of it."""
