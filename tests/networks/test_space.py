@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from snv.networks.space import SMALLEST, PatchSpace, clusters, whitening
+from snv.networks.space import SMALLEST, PatchSpace, clusters, quarters, whitening
 
 
 @pytest.fixture
@@ -119,3 +119,11 @@ def test_images_that_are_all_one_colour_have_no_clusters_and_no_infinite_filter(
     space = PatchSpace((3, 16, 16), 0, 8, "clusters")
     space.fit(space.patches(torch.ones(10, 3, 16, 16), torch.Generator().manual_seed(0)))
     assert torch.isfinite(space.filters.weight).all()
+
+
+@pytest.mark.parametrize("channels", [1, 8, 20, 32, 112, 128])
+def test_cells_are_those_of_adaptive_pooling_bit_for_bit(channels):
+    for height, width in ((1, 1), (2, 2), (3, 3), (11, 11), (23, 23), (27, 27), (27, 15), (12, 13)):
+        maps = torch.randn(3, channels, height, width, generator=torch.Generator().manual_seed(height))
+        maps = maps.contiguous(memory_format=torch.channels_last)
+        assert torch.equal(quarters(maps), F.adaptive_avg_pool2d(maps, 2)), (height, width)

@@ -31,6 +31,8 @@ ROUNDS = 15
 """Of the search for clusters; it has settled by then."""
 SMALLEST = 20
 """Patches of a cluster: the mean of fewer would say too much of them, so a random direction takes its place."""
+EXACT_CHANNELS = 16
+"""Of maps in channels-last memory: multiples of it fill the vectors of every processor, so no last channel is rounded alone."""
 CHUNK = 16
 """Images at a time: what their maps take fits into a processor's cache, which makes this several times faster."""
 
@@ -59,6 +61,18 @@ def clusters(points: Float[Tensor, "n d"], drawn: Float[Tensor, "k d"], rng: tor
         found = F.normalize(torch.zeros_like(found).index_add_(0, nearest, points * signs), dim=1)
     enough = (sizes >= SMALLEST) & (found.norm(dim=1) > 0.5)
     return torch.where(enough[:, None], found, drawn)
+
+
+def quarters(maps: Float[Tensor, "b c height width"]) -> Float[Tensor, "b c 2 2"]:
+    """The means of 2 × 2 cells, which share a middle row or column if there is one.
+
+    As `F.adaptive_avg_pool2d` has them, bit for bit, by a kernel that is faster; where its last bits could differ, or a cell
+    would be empty, that function itself.
+    """
+    channels, height, width = maps.shape[1:]
+    if channels % EXACT_CHANNELS or min(height, width) < 2:
+        return F.adaptive_avg_pool2d(maps, 2)
+    return F.avg_pool2d(maps, ((height + 1) // 2, (width + 1) // 2), (height // 2, width // 2))
 
 
 class PatchSpace(Body):
@@ -109,8 +123,8 @@ class PatchSpace(Body):
 
     def _features(self, images: Images) -> Features:
         responses = self.filters(images.contiguous(memory_format=torch.channels_last))
-        above = F.adaptive_avg_pool2d(responses.clamp(min=THRESHOLD), 2) - THRESHOLD
-        below = -THRESHOLD - F.adaptive_avg_pool2d(responses.clamp_(max=-THRESHOLD), 2)
+        above = quarters(responses.clamp(min=THRESHOLD)) - THRESHOLD
+        below = -THRESHOLD - quarters(responses.clamp_(max=-THRESHOLD))
         return torch.cat([above, below], dim=1).flatten(1).clamp_(min=0).sqrt_()
 
     def _small(self, images: Images) -> Float[Tensor, "b c height width"]:
