@@ -32,7 +32,7 @@ ROUNDS = 15
 SMALLEST = 20
 """Patches of a cluster: the mean of fewer would say too much of them, so a random direction takes its place."""
 EXACT_CHANNELS = 16
-"""Of maps in channels-last memory: multiples of it fill the vectors of every processor, so no last channel is rounded alone."""
+"""Of maps in channels-last memory: multiples of it fill the vectors of every processor; no channel is rounded alone."""
 CHUNK = 16
 """Images at a time: what their maps take fits into a processor's cache, which makes this several times faster."""
 
@@ -66,8 +66,8 @@ def clusters(points: Float[Tensor, "n d"], drawn: Float[Tensor, "k d"], rng: tor
 def quarters(maps: Float[Tensor, "b c height width"]) -> Float[Tensor, "b c 2 2"]:
     """The means of 2 × 2 cells, which share a middle row or column if there is one.
 
-    As `F.adaptive_avg_pool2d` has them, bit for bit, by a kernel that is faster; where its last bits could differ, or a cell
-    would be empty, that function itself.
+    As `F.adaptive_avg_pool2d` has them, bit for bit, by a kernel that is faster; where its last bits could differ, or a
+    cell would be empty, that function itself.
     """
     channels, height, width = maps.shape[1:]
     if channels % EXACT_CHANNELS or min(height, width) < 2:
