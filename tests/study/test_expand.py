@@ -141,6 +141,7 @@ def test_runs_are_chosen_by_patterns_of_their_names(tmp_path):
     plan = expand(study_in(tmp_path), seeds=[0, 1])
     assert [job.name for job in plan.only(["ewc-*"]).jobs] == ["ewc-til-seed0", "ewc-til-seed1"]
     assert [job.name for job in plan.only(["tiny/*-seed1"]).jobs] == ["sgd-til-seed1", "ewc-til-seed1"]
+    assert [job.name for job in plan.only(["tiny/ewc-til"]).jobs] == ["ewc-til-seed0", "ewc-til-seed1"]
     with pytest.raises(UserError, match="There are, for example: tiny/sgd-til-seed0"):
         plan.only(["snv"])
 

@@ -27,7 +27,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="Where records go, and where they are looked for.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Where run directories go.")] = Path("runs"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; default: one per core.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Runs called like this: 'snv-*', 'small-tiny/*'.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Runs called like this: `snv-*`, `small-tiny/ewc-til`.")] = None,
     seeds: Annotated[str | None, typer.Option(help="These instead of the study's: 0,1,2.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
@@ -98,7 +98,7 @@ def say_plan(plan: Plan, standings: Sequence[Standing], estimates: Estimates, as
         return
     kinds: dict[tuple[str, str], list[Standing]] = {}
     for standing in standings:
-        kinds.setdefault((standing.job.group, kind_of(standing.job.name)), []).append(standing)
+        kinds.setdefault((standing.job.group, standing.job.kind), []).append(standing)
     rows = [row_of(group, kind, members, guesses) for (group, kind), members in kinds.items()]
     columns = ["runs", "done", "partial", "elsewhere", "failed", "to do", "time left", "disk"]
     say_table(None, columns, rows)
@@ -129,7 +129,7 @@ def row_of(group: str, kind: str, members: Sequence[Standing], guesses: dict[str
 
 def check_reference(plan: Plan, against: str | None) -> None:
     """Refuse to compare with what is no run of the study."""
-    names = dict.fromkeys(kind_of(job.name) for job in plan.jobs)
+    names = dict.fromkeys(job.kind for job in plan.jobs)
     if against is not None and not any(is_reference(name, against) for name in names):
         raise unknown("run", against, names)
 
@@ -137,11 +137,6 @@ def check_reference(plan: Plan, against: str | None) -> None:
 def is_reference(name: str, against: str) -> bool:
     """Whether runs of a name, or of this name and a tag, are what others are compared with."""
     return name == against or name.startswith(f"{against}-")
-
-
-def kind_of(name: str) -> str:
-    """The name of a run without its seed."""
-    return name.rpartition("-seed")[0]
 
 
 def tables(standings: Sequence[Standing], against: str | None) -> list[str]:

@@ -31,6 +31,11 @@ class Job:
         return fingerprint(self.config)
 
     @property
+    def kind(self) -> str:
+        """Its name without the seed."""
+        return self.name.removesuffix(f"-seed{self.config.seed}")
+
+    @property
     def place(self) -> str:
         """Where its record and its directory are, below those of the study."""
         return f"{self.group}/{self.name}"
@@ -49,7 +54,7 @@ class Plan:
     skipped: tuple[str, ...] = ()
 
     def only(self, patterns: Sequence[str]) -> Plan:
-        """The runs whose name, or group/name, is like one of the patterns; all if there are none."""
+        """The runs whose name, or group/name, with or without its seed is like one of the patterns; all if none is given."""
         if not patterns:
             return self
         jobs = tuple(job for job in self.jobs if any(_is_like(job, pattern) for pattern in patterns))
@@ -179,7 +184,7 @@ def _as_word(value: object) -> str:
 
 
 def _is_like(job: Job, pattern: str) -> bool:
-    return fnmatch(job.name, pattern) or fnmatch(job.place, pattern)
+    return any(fnmatch(name, pattern) for name in (job.name, job.place, job.kind, f"{job.group}/{job.kind}"))
 
 
 def _check_names(jobs: Sequence[Job]) -> None:
