@@ -27,7 +27,7 @@ def bench(
     out: Annotated[Path, typer.Option(help="Where records go, and where they are looked for.")] = Path("results"),
     runs: Annotated[Path, typer.Option(help="Where run directories go.")] = Path("runs"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; default: one per core.")] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Runs called like this: `snv-*`, `small-tiny/ewc-til`.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Runs called like this: `snv-*`, `small-tiny/*`.")] = None,
     seeds: Annotated[str | None, typer.Option(help="These instead of the study's: 0,1,2.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
@@ -152,7 +152,7 @@ def tables(standings: Sequence[Standing], against: str | None) -> list[str]:
     for group, records in groups.items():
         results = read_results(dict.fromkeys(records))
         kinds = [table("runs", results)]
-        if against is not None and any(is_reference(kind_of(record.stem), against) for record in records):
+        if against is not None and any(is_reference(record.stem.rpartition("-seed")[0], against) for record in records):
             kinds.append(table("differences", results, against))
         made += [f"{group}\n{FORMATS['md'](kind, Path())}" for kind in kinds]
     return made

@@ -54,7 +54,7 @@ class Plan:
     skipped: tuple[str, ...] = ()
 
     def only(self, patterns: Sequence[str]) -> Plan:
-        """The runs whose name, or group/name, with or without its seed is like one of the patterns; all if none is given."""
+        """The runs whose name or group/name, with or without seed, is like one of the patterns; all if none."""
         if not patterns:
             return self
         jobs = tuple(job for job in self.jobs if any(_is_like(job, pattern) for pattern in patterns))
