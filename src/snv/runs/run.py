@@ -137,13 +137,14 @@ class _Run:
 
     @contextmanager
     def _noting_divergence(self) -> Iterator[None]:
-        """What was before it is kept, and how it came to that."""
+        """The state before it is kept, and the record says how it came to that."""
         try:
             yield
-        except DivergedError:
+        except DivergedError as error:
             self.directory.save_now(self._state(self.place.training))
             self._export()
-            raise
+            kept = f"{self.directory.path} has the state when that epoch began; other settings need another --out."
+            raise DivergedError(str(error), kept) from None
 
     # ---- one task
 

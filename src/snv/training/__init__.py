@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snv.training.faults import Fault, judged
+from snv.training.faults import RATE_LOWERED, Fault, judged
 from snv.training.loop import Training, descend
 from snv.training.losses import cross_entropies, first_class, n_right
 from snv.training.reporter import Reporter, loss_so_far, note_of, said
@@ -13,6 +13,7 @@ from snv.training.task import Place, learn_stages, learn_task
 
 __all__ = [
     "EVALUATION_BATCH",
+    "RATE_LOWERED",
     "Batch",
     "Fault",
     "Place",

@@ -10,16 +10,20 @@ import torch
 from torch import Tensor
 
 from snv.data import Task
+from snv.errors import DivergedError
 from snv.shapes import Images, Labels, Logits
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Stage
 
 Fault: TypeAlias = dict[str, Any]
-"""``task`` (from 1), ``kind`` and ``text``; of a rate that was lowered also ``stage``, ``epoch``, ``step`` and ``lr``."""
+"""``task`` (from 1), ``kind``, ``text``; of a rate that was lowered also ``stage``, ``epoch``, ``step`` and ``lr``."""
+
+RATE_LOWERED = "rate lowered"
+"""Of a fault that was mended: an epoch began anew."""
 
 EVERY = 50
-"""Steps between two looks at the loss, since a look waits for the device; the last step of an epoch is looked at too."""
+"""Steps between two looks at the loss, each of which waits for the device; the last of an epoch is looked at too."""
 
 EXPLODED = 1000.0
 """Times the loss of a stage's first step, or 1 if that was less."""
@@ -60,16 +64,15 @@ def rate_lowered(where: dict[str, Any], found: str, before: float, now: float) -
         f"{where['step']}, {found}. Everything is as it was when that epoch began, and the stage goes on with a "
         f"learning rate of {now:g} instead of {before:g}. A train.lr of {now:g} from the start may do better."
     )
-    return {**where, "kind": "rate lowered", "lr": now, "text": text}
+    return {**where, "kind": RATE_LOWERED, "lr": now, "text": text}
 
 
-def diverged(where: dict[str, Any], found: str, settings: TrainSettings, now: float) -> str:
-    return (
+def diverged(where: dict[str, Any], found: str, settings: TrainSettings, now: float) -> DivergedError:
+    what = (
         f"Training task {where['task']} diverged: in epoch {where['epoch']} of stage {where['stage']}, at step "
-        f"{where['step']}, {found}, although the learning rate was lowered to {now:g} before. What is kept is the "
-        f"state when that epoch began. Lower train.lr (now {settings.lr:g}), set train.clip_norm, or check the data, "
-        "and start again."
+        f"{where['step']}, {found}, although the learning rate was lowered to {now:g} before."
     )
+    return DivergedError(what, f"Lower train.lr (now {settings.lr:g}), set train.clip_norm, or check the data.")
 
 
 def still_head(task: int, stage: str, parts: list[str]) -> Fault:

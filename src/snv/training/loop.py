@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from snv.data import Task
-from snv.errors import DivergedError
 from snv.files import State, cloned
 from snv.networks import Network
 from snv.seeding import derived_seed, generator
@@ -137,7 +136,7 @@ class Training:
         at.step, at.images, at.loss = 0, 0, torch.zeros_like(at.loss)
         before = at.rate * self.settings.lr
         if again:
-            raise DivergedError(diverged(where, found, self.settings, before))
+            raise diverged(where, found, self.settings, before)
         at.rate = SLOWER
         self.learner.reporter.warn(rate_lowered(where, found, before, at.rate * self.settings.lr))
 
