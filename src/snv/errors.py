@@ -15,7 +15,11 @@ class InUseError(UserError):
 
 
 class DivergedError(UserError):
-    """Training came to a loss that is no number: a matter of its settings."""
+    """Training went wrong twice: a matter of its settings, or of the data."""
+
+    def __init__(self, what: str, advice: str = "") -> None:
+        super().__init__(f"{what} {advice}".rstrip())
+        self.what = what
 
 
 class Interrupted(Exception):  # noqa: N818 - it is a request, not an error

@@ -96,6 +96,8 @@ def learn(
     if learned.verified:
         say(f"  verified unchanged           {', '.join(learned.verified)}")
     say(f"  time                         {info.seconds:.0f} s")
+    for warning in learned.warnings:
+        say(f"  warning                      {warning}")
     say(f"{'made' if new else 'updated'} {model}")
 
 

@@ -69,6 +69,12 @@ def say_metrics(records: Sequence[Record]) -> None:
     say_table(None, ["run", *names, "seconds", "ms/image", "ms/image of 64", "status"], rows)
 
 
+def say_warnings(record: Record) -> None:
+    """What went wrong in training, one paragraph each."""
+    for fault in record.warnings:
+        say(f"warning: {fault['text']}")
+
+
 def say_classes(record: Record) -> None:
     """How well every class is answered, and what it is taken for most often."""
     details = _details(record)

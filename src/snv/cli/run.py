@@ -41,7 +41,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object.")] = False,
 ) -> None:
     """Learn a stream of tasks with one method. Stopped or killed, the same command continues it."""
-    from snv.cli.output import say, say_json, say_matrix, say_metrics
+    from snv.cli.output import say, say_json, say_matrix, say_metrics, say_warnings
     from snv.cli.progress import Bar
     from snv.config import load_config
     from snv.runs import run as run_method
@@ -58,6 +58,7 @@ def run(
         return
     say_matrix(record)
     say_metrics([record])
+    say_warnings(record)
     if reason := why_it_forgot(record):
         say(reason)
     if record.status != "finished":

@@ -25,7 +25,16 @@ def show(
     picture: Annotated[Path | None, typer.Option(help="Draw the matrices to this file (png, svg, pdf).")] = None,
 ) -> None:
     """Accuracy matrix, metrics and cost of finished and unfinished runs."""
-    from snv.cli.output import as_lines, say, say_classes, say_confusion, say_json, say_matrix, say_metrics
+    from snv.cli.output import (
+        as_lines,
+        say,
+        say_classes,
+        say_confusion,
+        say_json,
+        say_matrix,
+        say_metrics,
+        say_warnings,
+    )
     from snv.runs import find_runs, read_results
 
     results = read_results(path for directory in directories for path in find_runs(directory))
@@ -52,6 +61,7 @@ def show(
         say_matrix(records[0])
     say_metrics(records)
     if len(records) == 1:
+        say_warnings(records[0])
         say(as_lines(kept_lines(records[0]) | valuation_lines(records[0]) | cost_lines(records[0].cost)))
     if picture is not None:
         say(f"picture: {picture}")

@@ -8,14 +8,26 @@ import time
 import torch
 
 from snv.data import InMemory, Split, Task
-from snv.errors import UserError
+from snv.errors import DivergedError, UserError
 from snv.learners import SNV, SNVConfig, add_to_common
 from snv.metrics import calibration_error, temperature
 from snv.model.knowledge import AT_ONCE, LARGEST, Knowledge
 from snv.model.network import detail, shrunk
 from snv.model.pictures import Pictures, Progress, as_task
 from snv.model.task import Learned, TaskInfo, changed_fingerprints, fingerprints
-from snv.training import Reporter, Scenario, Setting, Training, TrainSettings, learn_task, loss_so_far, note_of
+from snv.training import (
+    Fault,
+    Reporter,
+    Scenario,
+    Setting,
+    Training,
+    TrainSettings,
+    judged,
+    learn_task,
+    loss_so_far,
+    note_of,
+    said,
+)
 
 PASSES = 45_000
 """Pictures shown while a task is learned, however few there are, between 8 and 40 times each."""
@@ -36,7 +48,7 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
     passes = PASSES if knowledge.spec.get("features") is None else PASSES_BESIDE_FILE
     times = epochs or max(8, min(40, passes // len(task.train)))
     learner = learner_around(knowledge, times)
-    _train(learner, _as_seen(task.without_test(), detail(knowledge.spec)), progress)
+    faults = _train(learner, _as_seen(task.without_test(), detail(knowledge.spec)), progress)
     specialists = knowledge.specialists
     specialists.network.eval()
     _compare(learner, knowledge, task.without_test(), progress)
@@ -48,7 +60,8 @@ def learn(knowledge: Knowledge, pictures: Pictures, name: str, epochs: int | Non
     task.close()
     mine = int(specialists.subnetworks[-1].mask.sum())
     earlier = tuple(knowledge.names()[:-1])
-    return Learned(info, knowledge.used() - used, mine, knowledge.used(), specialists.neurons.n, earlier)
+    warnings = tuple(fault["text"] for fault in faults)
+    return Learned(info, knowledge.used() - used, mine, knowledge.used(), specialists.neurons.n, earlier, warnings)
 
 
 def learner_around(knowledge: Knowledge, epochs: int) -> SNV:
@@ -89,9 +102,13 @@ def _compare(learner: SNV, knowledge: Knowledge, task: Task, progress: Progress)
     add_to_common(specialists, task, setting, reporter, lambda images: shrunk(images, times))
 
 
-def _train(learner: SNV, task: Task, progress: Progress) -> None:
-    """All stages of the task."""
-    note = note_of(progress)
+def _train(learner: SNV, task: Task, progress: Progress) -> list[Fault]:
+    """All stages of the task; returns what went wrong."""
+    note, faults = note_of(progress), []
+
+    def warn(fault: Fault) -> None:
+        faults.append(fault)
+        said(fault)
 
     def report(training: Training) -> None:
         at, n = training.progress, len(training.train)
@@ -99,9 +116,17 @@ def _train(learner: SNV, task: Task, progress: Progress) -> None:
         name = {"dense": "learning", "consolidate": "consolidating"}[training.stage.name]
         progress(name, at.epoch * n + at.images, training.settings.epochs * n)
 
-    learner.reporter = Reporter(on_step=report)
-    with torch.random.fork_rng(devices=[]):
-        learn_task(learner, task)
+    learner.reporter = Reporter(on_step=report, warn=warn)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            learn_task(learner, task)
+    except DivergedError as error:
+        raise DivergedError(
+            error.what, "The model is as it was before. Look at the pictures and their names."
+        ) from None
+    for fault in judged(learner, task):
+        warn(fault)
+    return faults
 
 
 def _judged(knowledge: Knowledge, name: str, uid: int, task: Task, pictures: int, start: float) -> TaskInfo:

@@ -37,6 +37,7 @@ class Learned:
     used: int
     n_neurons: int
     verified: tuple[str, ...]  # the earlier tasks, checked and unchanged
+    warnings: tuple[str, ...] = ()  # what went wrong in training
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     if "peak_bytes" in cost:
         yield "peak memory", f"{cost['peak_bytes'] / 2**30:.2f} GiB"
     yield from _valuations(result)
+    for fault in record.warnings:
+        yield "warning", fault["text"]
 
 
 def _valuations(result: Result) -> Iterator[tuple[str, str]]:

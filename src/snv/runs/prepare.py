@@ -154,8 +154,11 @@ def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
 
 
 def bytes_needed(prepared: Prepared) -> int:
-    """Checkpoints of all tasks, and one within a task: weights, two moments, the best epoch, and its replacement."""
+    """Checkpoints of all tasks, and one within a task, and its replacement.
+
+    Within a task there are the weights and two moments now and as the epoch began, and the weights of the best epoch.
+    """
     learner = prepared.learner
     weights = bytes_of(learner.network) + learner.bytes_kept(prepared.stream.blocks[-1].stop)
     tasks = len(prepared.stream) if prepared.config.keep == "all" else 2
-    return weights * (tasks + 8) + 2**20
+    return weights * (tasks + 14) + 2**20

@@ -10,6 +10,7 @@ import numpy as np
 from snv.metrics import Matrix, summary
 from snv.runs.details import Details
 from snv.shapley import Account
+from snv.training import Fault
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Record:
     capacity: dict[str, float] | None = None
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
     valuations: list[Account | None] = field(default_factory=list)  # per task, of methods that value neurons
+    warnings: list[Fault] = field(default_factory=list)  # what went wrong in training, in the order it was noticed
     details: Details | None = None  # what classes were taken for at the newest evaluation
     cost: dict[str, Any] = field(default_factory=dict)
 
@@ -60,6 +62,7 @@ class Record:
             "capacity": self.capacity,
             "bytes_kept": self.bytes_kept,
             "valuations": self.valuations,
+            **({"warnings": self.warnings} if self.warnings else {}),
             **({"details": self.details.as_json()} if self.details is not None else {}),
         }
 
@@ -71,6 +74,7 @@ class Record:
         self.capacity = results["capacity"]
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
         self.valuations = results.get("valuations", [])  # older records have none
+        self.warnings = list(results.get("warnings", []))
         self.details = Details.from_json(results["details"]) if "details" in results else None  # nor these
 
     def as_json(self) -> dict[str, Any]:

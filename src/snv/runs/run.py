@@ -30,7 +30,7 @@ from snv.runs.progress import Progress
 from snv.runs.record import Record
 from snv.runs.same import check_marks, check_same
 from snv.runs.track import Several, Tracker, numbers_in
-from snv.training import Place, Reporter, Training, learn_task, loss_so_far, note_of
+from snv.training import Fault, Place, Reporter, Training, judged, learn_task, loss_so_far, note_of, said
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ class _Run:
             tell=self._tell_of_task,
             on_step=self._after_step,
             on_epoch=self._after_epoch,
+            warn=self._warn,
         )
         self.valuing: list[float] = []  # seconds, task by task
         self.task, self.place = 0, Place()  # what comes next
@@ -136,12 +137,14 @@ class _Run:
 
     @contextmanager
     def _noting_divergence(self) -> Iterator[None]:
-        """The log says how it came to that."""
+        """The state before it is kept, and the record says how it came to that."""
         try:
             yield
-        except DivergedError:
+        except DivergedError as error:
+            self.directory.save_now(self._state(self.place.training))
             self._export()
-            raise
+            kept = f"{self.directory.path} has the state when that epoch began; other settings need another --out."
+            raise DivergedError(str(error), kept) from None
 
     # ---- one task
 
@@ -152,6 +155,8 @@ class _Run:
         with self.meter.phase("train"):
             learn_task(learner, task, self.place)
         n_bytes = bytes_beyond_network(learner, task)
+        for fault in judged(learner, task) if learner.ready else []:
+            self._warn(fault)
         task.close()
         if learner.ready:
             self._evaluate_row(t)
@@ -189,6 +194,11 @@ class _Run:
     def _after_epoch(self, entry: dict[str, Any]) -> None:
         self.log.append(entry)
         self.tracker.numbers(numbers_in(entry), self._steps)
+
+    def _warn(self, fault: Fault) -> None:
+        """The record says it too."""
+        self.record.warnings.append(fault)
+        said(fault)
 
     @property
     def _steps(self) -> int:

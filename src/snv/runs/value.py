@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from snv.errors import UserError
 from snv.runs.moment import check_moment, moment_of
 from snv.runs.prepare import Prepared, left_as_found, open_run, restore
 from snv.runs.progress import Progress
 from snv.shapley import Number, Valuation, spearman
-from snv.training import Place, Reporter, Training, learn_stages
+from snv.training import RATE_LOWERED, Fault, Place, Reporter, Training, learn_stages
 from snv.valuation import Bill, LearnedValues, value_neurons
 
 
@@ -70,7 +71,7 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
     learner.begin_task(data)
     moment = moment_of(run, data, task)
     learned = LearnedValues.of(moment.model, moment.images, moment.labels)
-    learner.reporter = Reporter(step=learned.step, on_step=partial(_tell, progress))
+    learner.reporter = Reporter(step=learned.step, on_step=partial(_tell, progress), warn=partial(_refuse, path))
     with left_as_found():
         torch.set_num_threads(run.environment["threads"])
         learn_stages(learner, data, Place())
@@ -81,6 +82,16 @@ def _valued_while_training(run: Prepared, path: Path, task: int, k: Number, prog
         f"Spearman with `gradient` values: {spearman(result.values, carried.values):.2f}."
     )
     return replace(result, certificate=certificate)
+
+
+def _refuse(path: Path, fault: Fault) -> None:
+    """Steps that were taken back cannot be credited."""
+    if fault["kind"] == RATE_LOWERED:
+        raise UserError(
+            f"The training of task {fault['task']} of {path} went wrong in epoch {fault['epoch']} of stage "
+            f"{fault['stage']} and was taken back to where that epoch began, so in-run values cannot follow it. "
+            "Use --method gradient."
+        )
 
 
 def _tell(progress: Progress, training: Training) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from snv.training.faults import RATE_LOWERED, Fault, judged
 from snv.training.loop import Training, descend
 from snv.training.losses import cross_entropies, first_class, n_right
-from snv.training.reporter import Reporter, loss_so_far, note_of
+from snv.training.reporter import Reporter, loss_so_far, note_of, said
 from snv.training.setting import EVALUATION_BATCH, Scenario, Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Batch, Stage
@@ -12,7 +13,9 @@ from snv.training.task import Place, learn_stages, learn_task
 
 __all__ = [
     "EVALUATION_BATCH",
+    "RATE_LOWERED",
     "Batch",
+    "Fault",
     "Place",
     "Reporter",
     "Scenario",
@@ -23,9 +26,11 @@ __all__ = [
     "cross_entropies",
     "descend",
     "first_class",
+    "judged",
     "learn_stages",
     "learn_task",
     "loss_so_far",
     "n_right",
     "note_of",
+    "said",
 ]

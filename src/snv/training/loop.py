@@ -2,6 +2,8 @@
 
 All randomness of a step is a function of (seed, task, stage, epoch, step), so training can be cut at any step and
 continued with the same bits: the state of the learner, of the optimiser and `Progress` are all that is kept.
+
+An epoch that goes wrong (`snv.training.faults`) begins anew, with a lower rate for the rest of its stage; once only.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from snv.data import Task
-from snv.errors import DivergedError
 from snv.files import State, cloned
+from snv.networks import Network
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
+from snv.training.faults import EVERY, SLOWER, WentWrong, check_loss, check_outcome, diverged, rate_lowered, still_head
 from snv.training.reporter import Reporter
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
@@ -31,6 +34,8 @@ class Trainable(Protocol):
 
     @property
     def setting(self) -> Setting: ...
+    @property
+    def network(self) -> Network: ...
     @property
     def reporter(self) -> Reporter: ...
     def parameters(self, stage: Stage) -> Iterable[nn.Parameter]: ...
@@ -52,13 +57,24 @@ class Progress:
     best_loss: float = math.inf
     best_epoch: int = -1
     best_state: State = None
+    good: State = None  # learner and optimiser as the epoch began
+    rate: float = 1.0  # factor of every learning rate
+    first_loss: float | None = None  # of the stage
+    head: list[Tensor] = field(default_factory=list)  # the newest, as the stage began, if the stage trains it
 
     def state_dict(self) -> State:
-        return dict(vars(self))
+        """What is both the best epoch's end and this one's beginning is there once."""
+        state = dict(vars(self))
+        if self.good is not None and self.good["learner"] is self.best_state:
+            state["good"] = {**self.good, "learner": None}
+        return state
 
     @classmethod
     def from_state(cls, state: State) -> Progress:
-        return cls(**state)
+        at = cls(**state)
+        if at.good is not None and at.good["learner"] is None:
+            at.good = {**at.good, "learner": at.best_state}
+        return at
 
 
 class Training:
@@ -70,8 +86,10 @@ class Training:
         self.settings, self.train = stage.settings, task.train if stage.train is None else stage.train
         device = learner.setting.device
         self.optimizer = make_optimizer(learner.parameters(stage), self.settings)
-        self.progress = Progress(loss=torch.zeros((), device=device))
-        if state is not None:
+        if state is None:
+            head = [part.detach().clone() for part in self._head().values()]
+            self.progress = Progress(loss=torch.zeros((), device=device), head=head)
+        else:
             self.progress = Progress.from_state(state["progress"])
             self.progress.loss = self.progress.loss.to(device)
             self.optimizer.load_state_dict(state["optimizer"])
@@ -84,16 +102,43 @@ class Training:
         at = self.progress
         while at.epoch < self.settings.epochs and not self._out_of_patience():
             self.train_one_epoch()
+        self._look_at_head()
         if at.best_state is not None:
             self.learner.load_state_dict(at.best_state)
 
     def train_one_epoch(self) -> None:
-        """The current epoch to its end, with validation."""
+        """The current epoch to its end, with validation; or back to its beginning, if it goes wrong."""
         at = self.progress
-        self._train_steps()
-        self._finish_epoch(float(at.loss) / at.images)
-        at.epoch, at.step, at.images = at.epoch + 1, 0, 0
-        at.loss = torch.zeros_like(at.loss)
+        self._remember()
+        try:
+            self._train_steps()
+            self._finish_epoch(float(at.loss) / at.images)
+        except WentWrong as found:
+            self._go_back(str(found))
+            return
+        at.epoch, at.step, at.images, at.loss = at.epoch + 1, 0, 0, torch.zeros_like(at.loss)
+
+    def _remember(self) -> None:
+        """Where an epoch that goes wrong begins anew."""
+        at = self.progress
+        if at.step == 0 or at.good is None:  # checkpoints of before have none
+            new_best = at.best_state is not None and at.best_epoch == at.epoch - 1
+            learner = at.best_state if new_best else cloned(self.learner.state_dict())
+            at.good = {"learner": learner, "optimizer": cloned(self.optimizer.state_dict())}
+
+    def _go_back(self, found: str) -> None:
+        """To where the epoch began, with a lower rate from now on; the second time there is no going on."""
+        at, again = self.progress, self.progress.rate < 1
+        where = {"task": self.task.id + 1, "stage": self.stage.name, "epoch": at.epoch + 1, "step": at.step}
+        self.learner.load_state_dict(cloned(at.good["learner"]))
+        self.optimizer = make_optimizer(self.learner.parameters(self.stage), self.settings)
+        self.optimizer.load_state_dict(cloned(at.good["optimizer"]))
+        at.step, at.images, at.loss = 0, 0, torch.zeros_like(at.loss)
+        before = at.rate * self.settings.lr
+        if again:
+            raise diverged(where, found, self.settings, before)
+        at.rate = SLOWER
+        self.learner.reporter.warn(rate_lowered(where, found, before, at.rate * self.settings.lr))
 
     def _out_of_patience(self) -> bool:
         """Validation loss has not improved for ``patience`` epochs in a row."""
@@ -105,14 +150,36 @@ class Training:
         at, reporter = self.progress, self.learner.reporter
         self.learner.set_training(True, self.stage)
         for batch in self._batches():
-            _set_lr(self.optimizer, self.stage.lr_at(at.epoch + at.step / batch.n_steps))
+            _set_lr(self.optimizer, at.rate * self.stage.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"update {self.task.id} {self.stage.name}"
             with reporter.counted(work, len(batch.labels)), reporter.step():
                 loss = self.learner.step(batch, self.optimizer)
             at.loss = at.loss + loss.detach().float() * len(batch.labels)
             at.images += len(batch.labels)
             at.step += 1
+            self._look_at_loss(loss, batch)
             reporter.on_step(self)
+
+    def _look_at_loss(self, loss: Tensor, batch: Batch) -> None:
+        """Now and then, before anything of the step is kept."""
+        at = self.progress
+        if at.first_loss is None:
+            at.first_loss = float(loss)
+        if at.step % EVERY == 0 or at.step == batch.n_steps:
+            check_loss(float(at.loss) / at.images, float(loss), at.first_loss)
+
+    def _head(self) -> dict[str, nn.Parameter]:
+        """The parts of the newest head that this stage trains."""
+        trained = {id(p) for group in self.optimizer.param_groups for p in group["params"] if p.requires_grad}
+        parts = {name: p for head in self.learner.network.heads[-1:] for name, p in head.named_parameters()}
+        return {name: p for name, p in parts.items() if id(p) in trained} if len(self.task.block) > 1 else {}
+
+    def _look_at_head(self) -> None:
+        """A head that a stage trains is not, in any part, what it was when the stage began."""
+        pairs = zip(self._head().items(), self.progress.head, strict=False)
+        still = [name for (name, now), before in pairs if torch.equal(now, before.to(now.device))]
+        if still:
+            self.learner.reporter.warn(still_head(self.task.id + 1, self.stage.name, still))
 
     def _batches(self) -> Iterator[Batch]:
         at, setting = self.progress, self.learner.setting
@@ -139,23 +206,19 @@ class Training:
         """Validate, log, remember the state if it is the best so far."""
         at = self.progress
         val_loss, val_accuracy = self._validate()
+        check_outcome(val_loss, [p for group in self.optimizer.param_groups for p in group["params"]])
         self.learner.reporter.on_epoch(
             {
                 "task": self.task.id + 1,
                 "stage": self.stage.name,
                 "epoch": at.epoch + 1,
-                "lr": self.stage.lr_at(at.epoch),
-                "train_loss": train_loss if math.isfinite(train_loss) else None,
-                "val_loss": val_loss if math.isfinite(val_loss) else None,
+                "lr": at.rate * self.stage.lr_at(at.epoch),
+                "train_loss": train_loss,
+                "val_loss": val_loss,
                 "val_accuracy": val_accuracy,
                 "images": at.images,
             }
         )
-        if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
-            raise DivergedError(
-                f"Training task {self.task.id + 1} diverged: in epoch {at.epoch + 1} the training loss is {train_loss} "
-                f"and the validation loss {val_loss}. Lower train.lr (now {self.settings.lr}) or set train.clip_norm."
-            )
         if val_loss < at.best_loss:
             at.best_loss, at.best_epoch = val_loss, at.epoch
             if self.settings.patience:

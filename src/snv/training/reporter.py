@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from snv.training.faults import Fault
+
 if TYPE_CHECKING:
     from snv.training.loop import Training
+
+log = logging.getLogger(__name__)
 
 
 def _nothing(*_: object) -> AbstractContextManager[None]:
     return nullcontext()
+
+
+def said(fault: Fault) -> None:
+    """A fault in words, for whoever follows the log."""
+    log.warning("%s", fault["text"])
 
 
 def note_of(listener: object) -> Callable[[Callable[[], str]], None]:
@@ -29,7 +39,7 @@ def loss_so_far(training: Training) -> str:
 
 @dataclass(frozen=True)
 class Reporter:
-    """By default nobody. The first three surround work, the others are told of it."""
+    """By default nobody, but for faults. The first three surround work, the others are told of it."""
 
     phase: Callable[[str], AbstractContextManager[None]] = _nothing  # whatever counts as this phase
     counted: Callable[[str, int], AbstractContextManager[None]] = _nothing  # work on a batch of this kind and size
@@ -37,3 +47,4 @@ class Reporter:
     tell: Callable[[str, float, float], None] = lambda *_: None  # what is being done, how much of how much
     on_step: Callable[[Training], None] = lambda _: None
     on_epoch: Callable[[dict[str, Any]], None] = lambda _: None
+    warn: Callable[[Fault], None] = said

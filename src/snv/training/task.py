@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from snv.data import Task
+from snv.errors import DivergedError
 from snv.files import State
 from snv.training.loop import Trainable, Training
 from snv.training.stage import Stage
@@ -38,10 +39,15 @@ def learn_task(learner: Learning, task: Task, place: Place | None = None) -> Non
 
 
 def learn_stages(learner: Learning, task: Task, place: Place) -> None:
-    """Every stage of a task that has begun."""
+    """Every stage of a task that has begun; one that diverges is left where its last good epoch ended."""
     while (stage := learner.stage(task, place.stage)) is not None:
         stopped, place.training = place.training, None
-        with learner.reporter.phase(stage.phase):
-            Training(learner, task, stage, stopped).run()
+        training = Training(learner, task, stage, stopped)
+        try:
+            with learner.reporter.phase(stage.phase):
+                training.run()
+        except DivergedError:
+            place.training = training.state_dict()
+            raise
         learner.end_stage(task, stage)
         place.stage += 1
