@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from snv.training.loop import Training, descend
 from snv.training.losses import cross_entropies, first_class, n_right
+from snv.training.parallel import differentiate, whole
 from snv.training.reporter import Reporter, loss_so_far, note_of
 from snv.training.setting import EVALUATION_BATCH, Scenario, Setting
 from snv.training.settings import TrainSettings
@@ -22,10 +23,12 @@ __all__ = [
     "Training",
     "cross_entropies",
     "descend",
+    "differentiate",
     "first_class",
     "learn_stages",
     "learn_task",
     "loss_so_far",
     "n_right",
     "note_of",
+    "whole",
 ]
