@@ -214,6 +214,12 @@ def part_of(n: int) -> Part | None:
     return Part(slice(rank(), None, size()), n) if 1 < size() <= n else None
 
 
+def interleaved(mine: list[T]) -> list[T]:
+    """What all processes made of every ``size()``-th item each, in the order of the items."""
+    parts = everyones(mine)
+    return [part[i] for i in range(len(parts[0])) for part in parts if i < len(part)]
+
+
 def require_alike(mark: str, when: str) -> None:
     """Stop if what the processes hold at the same moment is not the same."""
     marks = everyones(mark)

@@ -115,7 +115,9 @@ def resized_crop(images: Images, size: tuple[int, int], rng: torch.Generator, pa
     ratio = torch.empty(n).uniform_(math.log(RATIO[0]), math.log(RATIO[1]), generator=rng)[mine].exp()
     x_scale = ((area * ratio).sqrt() / w).clamp(max=1)  # shares of the full width and height
     y_scale = ((area / ratio).sqrt() / h).clamp(max=1)
-    x_centre, y_centre = torch.empty(2, n).uniform_(-1, 1, generator=rng)[:, mine] * (1 - torch.stack([x_scale, y_scale]))
+    x_centre, y_centre = torch.empty(2, n).uniform_(-1, 1, generator=rng)[:, mine] * (
+        1 - torch.stack([x_scale, y_scale])
+    )
     sign = 1 - 2 * torch.randint(0, 2, (n,), generator=rng)[mine]
     zero = torch.zeros(b)
     theta = torch.stack([sign * x_scale, zero, x_centre, zero, y_scale, y_centre], dim=1).view(b, 2, 3)

@@ -76,8 +76,8 @@ def answers(
         among_five += _among_five(logits, labels - block.start + first)
         done += len(labels)
         tell(done / len(test))
-    parts = ranks.everyones((counts, among_five))
-    counts, among_five = sum(part[0] for part in parts if part[0].size), sum(part[1] for part in parts)
+    parts = [part for part in ranks.everyones((counts, among_five)) if part[0].size]
+    counts, among_five = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
     return Answers(counts, first, among_five if counts.shape[1] > FEW else None, len(test))
 
 

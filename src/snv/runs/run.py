@@ -271,7 +271,9 @@ class _Run:
         self.learner.reporter = Reporter()
         block = self.stream.blocks[-1] if self.config.scenario == "til" else None
         image = next(self.learner.setting.prepared(self.stream.test(0), torch.tensor([0])))[0][0]
-        latencies = ranks.told(lambda: {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)})
+        latencies = ranks.told(
+            lambda: {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)}
+        )
         self.record.cost = {
             "latency_ms": latencies(),
             "parameters": sum(p.numel() for p in self.learner.network.parameters()),

@@ -121,7 +121,9 @@ class Training:
         where = (self.task.id, self.stage.name, at.epoch)
         order = epoch_order(len(self.train), self.settings.batch_size, generator(setting.seed, "order", *where))
         parts = [ranks.part_of(len(index)) for index in order[at.step :]]
-        rest = [index if part is None else index[part.rows] for index, part in zip(order[at.step :], parts, strict=True)]
+        rest = [
+            index if part is None else index[part.rows] for index, part in zip(order[at.step :], parts, strict=True)
+        ]
         for index, part, (pixels, labels) in zip(rest, parts, self.train.batches(rest), strict=True):
             seed = derived_seed(setting.seed, "step", *where, at.step)
             torch.manual_seed(seed + ranks.rank())  # for layers that draw by themselves, such as dropout

@@ -62,14 +62,13 @@ class Setting:
         ``tell`` hears how many have passed, and of how many. ``shared``: each of several processes gets other batches.
         """
         rows = torch.arange(len(split)) if rows is None else rows
-        done, batches = 0, rows.split(batch)
-        if shared:
-            batches = batches[ranks.rank() :: ranks.size()]
+        batches = rows.split(batch)[ranks.rank() :: ranks.size()] if shared else rows.split(batch)
+        done, n = 0, sum(map(len, batches))
         for pixels, labels in split.batches(batches):
-            tell(done, len(rows))
+            tell(done, n)
             yield self.preprocess(pixels, self.device, None, self.train.channels_last), labels.to(self.device)
             done += len(labels)
-        tell(done, len(rows))
+        tell(done, n)
 
     def examples(self, split: Split) -> OfSplit:
         """The same images, fetched when they are needed, for a game that asks for them again and again."""
