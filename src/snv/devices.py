@@ -6,13 +6,16 @@ from pathlib import Path
 
 import torch
 
+from snv import ranks
 from snv.errors import UserError
 
 
 def resolve_device(wanted: str) -> torch.device:
     """The device to train on; "auto" takes a GPU if there is one."""
     if wanted == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if ranks.size() > 1 and wanted.startswith("cuda"):
+        wanted = _own_gpu(wanted)
     try:
         device = torch.device(wanted)
         torch.zeros(1, device=device)
@@ -20,6 +23,16 @@ def resolve_device(wanted: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise UserError(f"Device {wanted!r} cannot be used here ({reason}). Try --device cpu.") from None
     return device
+
+
+def _own_gpu(wanted: str) -> str:
+    """Every process of a machine has a GPU of its own."""
+    if wanted != "cuda":
+        raise UserError(
+            f"device={wanted} names one GPU, and {ranks.size()} processes train together. Use device=cuda: each takes "
+            "the GPU of its own number."
+        )
+    return f"cuda:{ranks.local_rank()}"
 
 
 def resolve_precision(wanted: str, device: torch.device) -> str:

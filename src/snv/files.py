@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -105,6 +106,16 @@ def cloned(state: State) -> State:
     if isinstance(state, list | tuple):
         return [cloned(value) for value in state]
     return state
+
+
+def digest(state: State) -> str:
+    """A short hash of all bits in it."""
+    tensors: dict[str, Tensor] = {}
+    found = hashlib.blake2b(json.dumps(pack(state, "", tensors)).encode(), digest_size=16)
+    for name, tensor in tensors.items():
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.flatten().view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return found.hexdigest()
 
 
 def bytes_in(state: State) -> int:

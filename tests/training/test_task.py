@@ -38,7 +38,9 @@ def test_what_is_frozen_stays_bit_for_bit_when_a_stage_of_snv_goes_wrong():
     for (tensor, entries), old in zip(reads, before, strict=True):
         assert torch.equal(tensor.detach()[entries], old)
     assert learner.specialists.changed() == {}
-    assert not all(torch.equal(frozen[name], x) for name, x in learner.specialists.network.state_dict().items() if name in frozen)
+    assert not all(
+        torch.equal(frozen[name], x) for name, x in learner.specialists.network.state_dict().items() if name in frozen
+    )
 
 
 def owned(learner):

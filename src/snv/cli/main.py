@@ -28,6 +28,7 @@ def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
     set_waiting_default()  # commands load PyTorch when they are called, so this comes first
     try:
+        _check_company()
         app()
     except UserError as error:
         _fail(f"error: {error}", 2)
@@ -43,6 +44,16 @@ def main() -> None:
             raise
         where = f" while writing {error.filename}" if error.filename else ""
         _fail(f"error: The disk is full{where}. Free some space and run the same command again to continue.", 2)
+
+
+def _check_company() -> None:
+    """Of all commands only `run` is for several processes; any other would be done several times over."""
+    many, command = int(os.environ.get("WORLD_SIZE", "1")), next(iter(sys.argv[1:]), "")
+    if many > 1 and command != "run":
+        raise UserError(
+            f"torchrun started {many} processes, and of all commands only snv run can share its work among them; got "
+            f"snv {command}. Start it without torchrun."
+        )
 
 
 def _fail(text: str, code: int) -> None:

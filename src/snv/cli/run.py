@@ -41,6 +41,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object.")] = False,
 ) -> None:
     """Learn a stream of tasks with one method. Stopped or killed, the same command continues it."""
+    from snv import ranks
     from snv.cli.output import say, say_json, say_matrix, say_metrics, say_warnings
     from snv.cli.progress import Bar
     from snv.config import load_config
@@ -51,8 +52,10 @@ def run(
     asked = flags(method, data, scenario, tasks, seed, epochs, device, data_dir)
     config = load_config(path, [*overrides, *asked], preset)
     out = out or default_directory(config.data.name, config.data.tasks, config.scenario, config.method, config.seed)
-    with Bar(quiet=as_json) as bar:
+    with Bar(quiet=as_json or not ranks.speaks()) as bar:
         record = run_method(config, out, bar, stop_after=stop_after, tracker=trackers(track or [], out))
+    if not ranks.speaks():
+        return
     if as_json:
         say_json(record.as_json())
         return

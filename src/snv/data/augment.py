@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from snv.errors import unknown
+from snv.ranks import Part
 from snv.shapes import Images, Pixels
 
 if TYPE_CHECKING:
@@ -58,15 +59,17 @@ class Preprocess:
         device: torch.device | str,
         rng: torch.Generator | None = None,
         channels_last: bool = False,
+        part: Part | None = None,
     ) -> Ready:
+        """``part``: which images of a larger batch these are, for which is drawn."""
         images = standardised(pixels.to(device), self.mean, self.std)
         _, height, width = self.shape
         if rng is not None and self.augmentation == "resized-crop":
-            images = resized_crop(images, (height, width), rng)
+            images = resized_crop(images, (height, width), rng, part)
         else:
             images = centre_crop(images, (height, width))
             if rng is not None and self.augmentation == "crop-flip":
-                images = crop_flip(images, rng)
+                images = crop_flip(images, rng, part)
         return images.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
 
 
@@ -88,11 +91,12 @@ def centre_crop(images: Images, size: tuple[int, int]) -> Ready:
     return images[:, :, top : top + size[0], left : left + size[1]]
 
 
-def crop_flip(images: Images, rng: torch.Generator) -> Images:
+def crop_flip(images: Images, rng: torch.Generator, part: Part | None = None) -> Images:
     """Every image moved by up to 4 pixels each way (zeros come in, the mean colour) and mirrored half of the time."""
     b, c, h, w = images.shape
-    top, left = torch.randint(0, 2 * PADDING + 1, (2, b, 1), generator=rng)
-    mirrored = torch.randint(0, 2, (b, 1), generator=rng, dtype=torch.bool)
+    n, mine = _among(b, part)
+    top, left = torch.randint(0, 2 * PADDING + 1, (2, n, 1), generator=rng)[:, mine]
+    mirrored = torch.randint(0, 2, (n, 1), generator=rng, dtype=torch.bool)[mine]
     rows = top + torch.arange(h)  # (b, h), in the padded image
     columns = left + torch.where(mirrored, torch.arange(w).flip(0), torch.arange(w))  # (b, w)
     places = rows[:, :, None] * (w + 2 * PADDING) + columns[:, None, :]  # (b, h, w)
@@ -100,19 +104,27 @@ def crop_flip(images: Images, rng: torch.Generator) -> Images:
     return padded.gather(2, places.view(b, 1, -1).to(images.device).expand(b, c, -1)).view(b, c, h, w)
 
 
-def resized_crop(images: Images, size: tuple[int, int], rng: torch.Generator) -> Ready:
+def resized_crop(images: Images, size: tuple[int, int], rng: torch.Generator, part: Part | None = None) -> Ready:
     """A random part of every image, stretched to ``size`` and mirrored half of the time (Szegedy et al., 2015).
 
     Note: a part that would not fit is clipped to the image, where torchvision draws again.
     """
     b, c, h, w = images.shape
-    area = torch.empty(b).uniform_(*SCALE, generator=rng) * (h * w)
-    ratio = torch.empty(b).uniform_(math.log(RATIO[0]), math.log(RATIO[1]), generator=rng).exp()
+    n, mine = _among(b, part)
+    area = torch.empty(n).uniform_(*SCALE, generator=rng)[mine] * (h * w)
+    ratio = torch.empty(n).uniform_(math.log(RATIO[0]), math.log(RATIO[1]), generator=rng)[mine].exp()
     x_scale = ((area * ratio).sqrt() / w).clamp(max=1)  # shares of the full width and height
     y_scale = ((area / ratio).sqrt() / h).clamp(max=1)
-    x_centre, y_centre = torch.empty(2, b).uniform_(-1, 1, generator=rng) * (1 - torch.stack([x_scale, y_scale]))
-    sign = 1 - 2 * torch.randint(0, 2, (b,), generator=rng)
+    x_centre, y_centre = torch.empty(2, n).uniform_(-1, 1, generator=rng)[:, mine] * (
+        1 - torch.stack([x_scale, y_scale])
+    )
+    sign = 1 - 2 * torch.randint(0, 2, (n,), generator=rng)[mine]
     zero = torch.zeros(b)
     theta = torch.stack([sign * x_scale, zero, x_centre, zero, y_scale, y_centre], dim=1).view(b, 2, 3)
     grid = F.affine_grid(theta.to(images.device), [b, c, *size], align_corners=False)
     return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+def _among(b: int, part: Part | None) -> tuple[int, slice]:
+    """How many images are drawn for, and which of them are the ``b`` at hand."""
+    return (b, slice(None)) if part is None else (part.of, part.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from snv import ranks
 from snv.errors import UserError, unknown
 from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
@@ -84,6 +85,7 @@ __all__ = [
     "method_named",
     "method_table",
     "register",
+    "require_parallel",
     "resolved",
     "shares_prefixes",
 ]
@@ -98,6 +100,16 @@ def method_named(name: str) -> type[Learner[Any]]:
     if name not in LEARNERS:
         raise unknown("method", name, LEARNERS)
     return LEARNERS[name]
+
+
+def require_parallel(name: str) -> None:
+    """Refuse a method that several processes cannot train together, if torchrun has started several."""
+    if ranks.started() > 1 and not method_named(name).card.parallel:
+        able = ", ".join(known for known, kind in LEARNERS.items() if kind.card.parallel)
+        raise UserError(
+            f"{name} cannot be trained by the {ranks.started()} processes that torchrun started: its step is more than a "
+            f"mean over the images of a batch. Start it without torchrun, or choose one of {able}."
+        )
 
 
 def register(name: str, kind: type[Learner[Any]]) -> None:

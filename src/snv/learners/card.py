@@ -28,6 +28,8 @@ class Card:
     grows: bool = False  # whether the network gets larger with tasks, heads apart
     one_network: bool = True  # whether `network` as it stands answers, so that its neurons can be valued
     alike: bool = False  # trains alike in both scenarios: a CIL run, with the task known, has the TIL run's accuracies
+    parallel: bool = False  # whether several processes may share its training: its loss is a mean over the images of a
+    # batch, and what else it does follows from the task and the weights alone
     quick: bool = True  # whether the demo has time for it; `snv demo --all` has for all
     forgets: str = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method
     space: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # values of settings in the paper's grid

@@ -45,6 +45,7 @@ class EWC(Learner[EWCConfig]):
         paper="Kirkpatrick et al., 2017; online form of Schwarz et al., 2018",
         page="ewc",
         memory="2 numbers per weight",
+        parallel=True,
         forgets=HOLDS_WEIGHTS_ONLY,
         space={"train.lr": RATES, "learner.strength": (10, 25, 30, 90, 100), "learner.decay": (0.9, 0.95, 1)},
         idle_first=("learner.strength", "learner.decay"),

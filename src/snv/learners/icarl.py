@@ -72,6 +72,7 @@ class ICaRL(Learner[ICaRLConfig]):
         memory="exemplar images: 2,000 in CIL, 200 in TIL; a mean per class; the previous model while training",
         stores_images=True,
         one_network=False,  # heads learn the features; answers come from the means
+        parallel=True,
         space={"train.lr": RATES, "learner.weight_decay": (0, 1e-5, 5e-5, 1e-4)},
         presets=paper_presets(1e-2, {"learner.weight_decay": 5e-5}),
     )

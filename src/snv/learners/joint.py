@@ -52,6 +52,7 @@ class Joint(Learner[JointConfig]):
         memory="all training and validation images of all tasks",
         stores_images=True,
         sees="all tasks",
+        parallel=True,
         space={"train.lr": RATES},
     )
     Config: ClassVar[type] = JointConfig

@@ -50,6 +50,7 @@ class LwF(Learner[LwFConfig]):
         paper="Li and Hoiem, 2016",
         page="lwf",
         memory="one copy of the network",
+        parallel=True,
         space={
             "train.lr": RATES,
             "learner.strength": (0.3, 0.5, 1, 3),

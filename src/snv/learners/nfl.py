@@ -179,6 +179,7 @@ class NFL(Stepwise[NFLConfig]):
         page="nfl",
         memory="nothing; while training two copies of the network",
         alike=True,
+        parallel=True,
         quick=False,
         space={"train.lr": RATES},
     )

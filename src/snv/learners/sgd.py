@@ -24,6 +24,7 @@ class SGD(Learner[SGDConfig]):
         title="SGD (fine-tuning, lower bound)",
         paper="the paper's lower bound",
         page="bounds",
+        parallel=True,
         forgets="no image of an old class is seen again, so every image is answered with a new class.",
         space={"train.lr": RATES},
     )

@@ -17,7 +17,7 @@ from snv.learners.card import Card
 from snv.learners.checks import check_range
 from snv.learners.grids import RATES, paper_presets
 from snv.networks import bytes_of
-from snv.training import Batch, Setting
+from snv.training import Batch, Setting, differentiate
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class SI(Learner[SIConfig]):
         paper="Zenke, Poole and Ganguli, 2017",
         page="si",
         memory="1 number per weight; 3 while it trains",
+        parallel=True,
         forgets=HOLDS_WEIGHTS_ONLY,
         space={"train.lr": RATES, "learner.strength": (0.3, 0.5, 0.7, 1), "learner.damping": (0.9, 1)},
         idle_first=("learner.strength", "learner.damping"),
@@ -76,13 +77,13 @@ class SI(Learner[SIConfig]):
         with self.setting.autocast():
             loss = self.loss(batch)
         optimizer.zero_grad()
-        loss.backward()
+        loss = differentiate(loss, optimizer)
         parameters = self.held()
         gradients = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}  # g
         if self.omega and self.config.strength > 0:
             penalty = self.config.strength * weighted_distance(parameters, self.start, self.omega)
             penalty.backward()
-            loss = loss + penalty
+            loss = loss + penalty.detach()
         if (clip_norm := batch.stage.settings.clip_norm) is not None:
             nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
         moves = [parameters[name].detach().clone() for name in gradients]
@@ -90,7 +91,7 @@ class SI(Learner[SIConfig]):
         optimizer.zero_grad()
         torch._foreach_sub_(moves, [parameters[name].detach() for name in gradients])  # −Δθ
         torch._foreach_addcmul_([self.path[name] for name in gradients], list(gradients.values()), moves)
-        return loss.detach()
+        return loss
 
     def end_task(self, task: Task) -> None:
         """Ω ← Ω + max(0, w) / ((θ_end − θ_start)² + ξ); the path and its start are done with."""

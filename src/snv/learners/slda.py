@@ -42,6 +42,7 @@ class SLDA(Learner[SLDAConfig]):
         paper="Hayes and Kanan, 2020, in the random patch features of Coates and Ng, 2012",
         page="slda",
         memory="8 numbers per filter and class; in CIL a covariance of all features, in TIL a linear head per task",
+        parallel=True,
         one_network=False,
         added={"directions": "random"},
     )

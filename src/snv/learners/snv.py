@@ -33,7 +33,7 @@ from snv.subnetworks import (
     share_in_use,
     trainee_state,
 )
-from snv.training import Batch, Setting, Stage
+from snv.training import Batch, Setting, Stage, whole
 from snv.valuation import CarriedValues
 
 IN_RUN_PAIRS = 12
@@ -50,6 +50,7 @@ class SNV(Learner[SNVConfig]):
         memory="per task: 1 bit, 1 number and 4 norm entries per neuron, a head in the common space; in CIL class sums "
         "and one covariance",
         alike=True,
+        parallel=True,
         retired=RETIRED,
         added=ADDED,
         space=SNV_SPACE,
@@ -152,8 +153,9 @@ class SNV(Learner[SNVConfig]):
         every = max(1, batch.n_steps // IN_RUN_PAIRS)  # in every epoch, since any may turn out to be the best
         if self.config.estimator == IN_RUN and batch.stage.name == "dense" and batch.step % every == 0:
             with self.reporter.counted(f"values {batch.task}", len(batch.labels)):
-                labels, logits = batch.labels - self.scope().start, partial(self.logits, block=self.scope())
-                self.carried.add(self.network, self.neurons, batch.images, labels, logits, batch.seed)
+                images, labels = whole(batch.images, batch.part), whole(batch.labels, batch.part) - self.scope().start
+                logits = partial(self.logits, block=self.scope())
+                self.carried.add(self.network, self.neurons, images, labels, logits, batch.seed)
         return loss
 
     # ---- prediction

@@ -62,6 +62,7 @@ class SNVPaper(Learner[SNVPaperConfig]):
         paper="Shapley Neuron Values for Continual Learning, Algorithm 1",
         page="snv_paper",
         memory="per task: 1 bit and 1 number per neuron",
+        parallel=True,
         alike=True,
         quick=False,  # TMAB on validation images: minutes of valuation
         forgets="its heads are never trained against each other: whichever has the larger logits answers every image.",

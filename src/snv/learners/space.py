@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from snv import ranks
 from snv.components import ClassSums
 from snv.data import Split, Task
 from snv.networks import N_IMAGES, Body, OnnxSpace, PatchSpace
@@ -30,18 +31,20 @@ def fit_space(space: Body, split: Split, setting: Setting, reporter: Reporter) -
 
 
 def class_sums(space: Body, task: Task, setting: Setting, reporter: Reporter) -> ClassSums:
-    """Of a task's classes, over all its training images."""
+    """Of a task's classes, over all its training images; sums are exact, so several processes may each add some."""
     sums = ClassSums.blank(len(task.block), space.n_features, setting.device)
     for images, labels in _views(task, setting, reporter):
         with reporter.counted("class sums", len(labels)):
             sums.add(space(images), labels - task.block.start)
+    for part in (sums.counts, sums.sums, sums.products):
+        ranks.add_up(part)
     return sums
 
 
 def _views(task: Task, setting: Setting, reporter: Reporter) -> Iterator[tuple[Images, Labels]]:
     """All training images, and their mirror images where training mirrors them."""
     mirrored = setting.train.augment and setting.preprocess.augmentation != "none"
-    for images, labels in setting.prepared(task.train, tell=partial(reporter.tell, "statistics")):
+    for images, labels in setting.prepared(task.train, tell=partial(reporter.tell, "statistics"), shared=True):
         yield images, labels
         if mirrored:
             yield images.flip(3), labels

@@ -101,6 +101,7 @@ class WSN(Learner[WSNConfig]):
         page="wsn",
         scenarios=("til",),
         memory="per task: 1 bit per weight, biases and norm state; 1 score per weight",
+        parallel=True,
         one_network=False,
         space={"train.lr": LOW_RATES, "learner.capacity": (0.03, 0.05, 0.1, 0.3, 0.5)},
         presets=paper_presets(1e-3),  # it prints a row for every c

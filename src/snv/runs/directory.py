@@ -29,6 +29,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from snv import ranks
 from snv.errors import InUseError, UserError
 from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_text
 from snv.runs.record import Record
@@ -43,29 +44,44 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._lock = FileLock(path / "lock", timeout=0)
 
     # ---- who may write
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory; a second process is refused. The operating system frees the lock of a killed one."""
-        make_directory(self.path)
-        lock = FileLock(self.path / "lock", timeout=0)
+        """Hold the directory; a second process is refused. The operating system frees the lock of a killed one.
+
+        Of processes that work together the first holds it for all.
+        """
+        self._acquire()
         try:
-            lock.acquire()
+            self._begin()
+            yield
+        finally:
+            self._release()
+
+    @ranks.told
+    def _acquire(self) -> None:
+        make_directory(self.path)
+        try:
+            self._lock.acquire()
         except Timeout:
             raise InUseError(
                 f"{self.path} is in use by {self._owner()}. Wait until it has finished, or choose another --out."
             ) from None
-        try:
-            self.checkpoints.mkdir(exist_ok=True)
-            sweep(self.path)
-            sweep(self.checkpoints)
-            write_json(self.path / "owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
-            yield
-        finally:
-            (self.path / "owner.json").unlink(missing_ok=True)
-            lock.release()
+
+    @ranks.told
+    def _begin(self) -> None:
+        self.checkpoints.mkdir(exist_ok=True)
+        sweep(self.path)
+        sweep(self.checkpoints)
+        write_json(self.path / "owner.json", {"pid": os.getpid(), "host": socket.gethostname()})
+
+    @ranks.by_first
+    def _release(self) -> None:
+        (self.path / "owner.json").unlink(missing_ok=True)
+        self._lock.release()
 
     def in_use(self) -> bool:
         """Whether a process holds the directory now."""
@@ -87,9 +103,11 @@ class RunDirectory:
 
     # ---- what was asked for
 
+    @ranks.told
     def is_run(self) -> bool:
         return (self.path / "config.json").exists()
 
+    @ranks.told
     def check_is_ours(self) -> None:
         """Refuse a directory that holds something else."""
         if self.path.is_dir() and not self.is_run():
@@ -97,24 +115,29 @@ class RunDirectory:
             if others:
                 raise UserError(f"{self.path} exists and holds no run (found {others[0]}). Choose another --out.")
 
+    @ranks.told
     def read(self, name: str) -> Any:
         return read_json(self.path / name)
 
+    @ranks.by_first
     def write(self, name: str, value: object) -> None:
         write_json(self.path / name, value)
 
     # ---- checkpoints
 
+    @ranks.told
     def newest(self) -> State | None:
         """The state furthest on, or None at the very start."""
         states = [self.checkpoints / "now.safetensors", *sorted(self.checkpoints.glob("task-*.safetensors"))[-1:]]
         checkpoints = [load_state(path) for path in states if path.exists()]
         return max(checkpoints, key=lambda state: (state["task"], state["stage"]), default=None)
 
+    @ranks.by_first
     def save_now(self, state: State) -> None:
         """A state within a task."""
         save_state(self.checkpoints / "now.safetensors", state)
 
+    @ranks.by_first
     def save_task(self, n_done: int, state: State, keep: str) -> None:
         """The state after ``n_done`` tasks."""
         save_state(self.task_path(n_done), state)
@@ -127,8 +150,15 @@ class RunDirectory:
     def task_path(self, n_done: int) -> Path:
         return self.checkpoints / f"task-{n_done:03d}.safetensors"
 
+    @ranks.by_first
     def write_log(self, entries: list[dict[str, Any]]) -> None:
         write_text(self.path / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in entries))
+
+    @ranks.told
+    def measured(self) -> dict[str, Any]:
+        """What earlier work on the run has cost; nothing, if that is not known."""
+        known = (self.path / "costs.json").exists()
+        return read_json(self.path / "costs.json") if known else {}
 
     def bytes_on_disk(self) -> int:
         """Of the newest task checkpoint."""
@@ -136,6 +166,7 @@ class RunDirectory:
         return paths[-1].stat().st_size if paths else 0
 
 
+@ranks.told
 def load_record(path: Path) -> Record:
     """The record of a run directory, finished or not."""
     directory = RunDirectory(path)
@@ -145,8 +176,7 @@ def load_record(path: Path) -> Record:
     stored = directory.read("record.json")
     record = Record.blank(config, len(stored["untrained"]))
     record.load_results(stored)
-    costs = directory.read("costs.json") if (path / "costs.json").exists() else {}
-    record.cost = costs | {"macs": stored["macs"]}
+    record.cost = directory.measured() | {"macs": stored["macs"]}
     record.status = stored["status"]
     if record.status != "finished":
         record.status = "running" if directory.in_use() else "interrupted"
@@ -180,6 +210,7 @@ def make_directory(path: Path) -> None:
         raise UserError(f"Results cannot be written to {path}: it {reason}. Choose another --out.") from None
 
 
+@ranks.told
 def require_space(path: Path, wanted: int) -> None:
     """Refuse to start what will not fit on the disk."""
     existing = path.absolute()

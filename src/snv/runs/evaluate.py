@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from snv import ranks
 from snv.data import Split
 from snv.learners import Learner
 from snv.shapes import Labels, Logits
@@ -65,17 +66,19 @@ def answers(
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
     work, scope = f"evaluate {of_task if known else len(learner.blocks)}", block if known else None
+    first = 0 if known else block.start
     counts, among_five, done = np.zeros((len(block), 0), np.int64), 0, 0
     tell(0)
-    for images, labels in learner.setting.prepared(test):
+    for images, labels in learner.setting.prepared(test, shared=True):
         with learner.reporter.counted(work, len(labels)):
             logits = learner.logits(images, scope)
-        m, first = logits.shape[1], 0 if known else block.start
         counts = _counted(logits, labels - block.start, len(block)) + (counts if counts.size else 0)
         among_five += _among_five(logits, labels - block.start + first)
         done += len(labels)
         tell(done / len(test))
-    return Answers(counts, first, among_five if m > FEW else None, len(test))
+    parts = [part for part in ranks.everyones((counts, among_five)) if part[0].size]
+    counts, among_five = np.sum([part[0] for part in parts], axis=0), sum(part[1] for part in parts)
+    return Answers(counts, first, among_five if counts.shape[1] > FEW else None, len(test))
 
 
 def _counted(logits: Logits, own: Labels, k: int) -> NDArray[np.int64]:

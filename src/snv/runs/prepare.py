@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
+from snv import ranks
 from snv.config import RunConfig, build, without_retired
 from snv.data import Preprocess, Source, TaskStream, is_permuted, load_source
 from snv.devices import resolve_device, resolve_precision
@@ -143,6 +144,7 @@ def restore(learner: Learner[Any], path: Path, n_done: int) -> None:
     learner.load_state_dict(load_state(checkpoint)["learner"])
 
 
+@ranks.told
 def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
     device = resolve_device(config.device)
     return describe() | {

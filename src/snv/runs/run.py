@@ -7,21 +7,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from snv import ranks
 from snv.config import RunConfig, as_begun
 from snv.data import TaskStream
 from snv.errors import DivergedError, Interrupted, UserError
-from snv.files import State
-from snv.learners import bytes_beyond_network
+from snv.files import State, digest
+from snv.learners import bytes_beyond_network, require_parallel
 from snv.runs.details import Details
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.evaluate import Answers, answers
-from snv.runs.given import given, marks
+from snv.runs.given import Given, given, marks
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter, latency_ms
 from snv.runs.neurons import FILE
@@ -59,11 +61,34 @@ def run(
     ``stream`` stands in for the tasks that the config describes, whose data are then not even looked for. After
     ``pause_after`` epochs of training in all, the unfinished record is returned, and a later call goes on from there.
     ``tracker`` hears of every epoch and task, see `snv.runs.trackers`.
+
+    Where torchrun has started several processes, each calls this and they train together; the first writes and tells.
     """
     if stop_after is not None and stop_after < 1:
         raise UserError(f"A run stops after 1 task or more; got --stop-after {stop_after}.")
     config, handed = given(config, network, data)
     handed = replace(handed, stream=stream)
+    require_parallel(config.method)
+    with ranks.together():
+        if not ranks.first():
+            progress, tracker = _quiet, None
+        return _run(config, out, progress, handed, stop_after, pause_after, tracker or Several())
+
+
+def _quiet(*_: object) -> None:
+    """Who follows the first process has nothing to say."""
+
+
+def _run(
+    config: RunConfig,
+    out: Path,
+    progress: Progress,
+    handed: Given,
+    stop_after: int | None,
+    pause_after: int | None,
+    tracker: Tracker,
+) -> Record:
+    """The same, once it is known who takes part."""
     directory, environment = RunDirectory(out), None
     directory.check_is_ours()
     if directory.is_run():
@@ -76,7 +101,6 @@ def run(
             return record
     prepared = prepare(config, progress, environment, handed)
     require_space(out, bytes_needed(prepared))
-    tracker = tracker or Several()
     with directory.locked(), left_as_found(), closing(tracker):
         torch.set_num_threads(prepared.environment["threads"])
         return _Run(prepared, directory, progress, tracker, pause_after).finish(stop_after)
@@ -112,6 +136,7 @@ class _Run:
             on_epoch=self._after_epoch,
             warn=self._warn,
         )
+        self.ranks: list[int] = []  # how many processes worked on it, one number after the other; none: always one
         self.valuing: list[float] = []  # seconds, task by task
         self.task, self.place = 0, Place()  # what comes next
         self.interrupts = Interrupts()
@@ -154,6 +179,7 @@ class _Run:
         task = whole.without_test()
         with self.meter.phase("train"):
             learn_task(learner, task, self.place)
+        self._check_alike()
         n_bytes = bytes_beyond_network(learner, task)
         for fault in judged(learner, task) if learner.ready else []:
             self._warn(fault)
@@ -168,7 +194,12 @@ class _Run:
         self._export()
         self._export_neurons()
         self._track_task(t)
-        self._stop_if_asked()
+        self._stop_if_asked(*ranks.largest(self.interrupts.signum or 0))
+
+    def _check_alike(self) -> None:
+        """Processes that train together hold the same network, masks, certificates and memory, bit for bit."""
+        if ranks.size() > 1:
+            ranks.require_alike(digest(self.learner.state_dict()), f"after task {self.task + 1}")
 
     def _note_valuation(self) -> None:
         """What a valuation said of itself, and how long it took; the seconds differ between repetitions."""
@@ -182,12 +213,13 @@ class _Run:
         done, total = at.epoch * n_images + at.images, training.settings.epochs * n_images
         self._tell_of_task(training.stage.name, done, total)
         self.note(lambda: loss_so_far(training))
-        due = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
+        overdue = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
+        due, asked = ranks.largest(overdue and ranks.first(), self.interrupts.signum or 0)
         pausing = self.pause_after is not None and len(self.log) >= self.pause_after
-        if due or pausing or self.interrupts.signum is not None:
+        if due or pausing or asked:
             self.directory.save_now(self._state(training.state_dict()))
             self._export()
-            self._stop_if_asked()
+            self._stop_if_asked(asked)
         if pausing:
             raise _Paused
 
@@ -213,9 +245,10 @@ class _Run:
     def _tell_of_task(self, what: str, done: float, total: float) -> None:
         self.tell(f"task {self.task + 1} of {len(self.stream)}, {what}", done, total)
 
-    def _stop_if_asked(self) -> None:
-        if self.interrupts.signum is not None:
-            raise Interrupted(self.interrupts.signum, str(self.directory.path))
+    def _stop_if_asked(self, signum: int) -> None:
+        """By a signal to any process; 0 is none."""
+        if signum:
+            raise Interrupted(signum, str(self.directory.path))
 
     # ---- evaluation
 
@@ -248,8 +281,11 @@ class _Run:
         self.learner.reporter = Reporter()
         block = self.stream.blocks[-1] if self.config.scenario == "til" else None
         image = next(self.learner.setting.prepared(self.stream.test(0), torch.tensor([0])))[0][0]
+        latencies = ranks.told(
+            lambda: {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)}
+        )
         self.record.cost = {
-            "latency_ms": {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)},
+            "latency_ms": latencies(),
             "parameters": sum(p.numel() for p in self.learner.network.parameters()),
             "bytes_on_disk": self.directory.bytes_on_disk(),
         }
@@ -265,7 +301,7 @@ class _Run:
             "learner": self.learner.state_dict(),
             "record": self.record.results(),
             "log": self.log,
-            "counts": self.meter.counts(),
+            "counts": self.meter.counts() | {"macs": self._macs()},
         }
 
     def _restore(self) -> None:
@@ -276,12 +312,14 @@ class _Run:
             self.learner.load_state_dict(state["learner"])
             self.record.load_results(state["record"])
             self.log.extend(state["log"])
-            self.meter.load_counts(state["counts"])
-            if (self.directory.path / "costs.json").exists():
-                costs = self.directory.read("costs.json")
+            self.meter.load_counts(state["counts"] | ({} if ranks.first() else {"macs": {}}))
+            if costs := self.directory.measured():
                 self.meter.load_measured(costs)
+                self.ranks.extend(costs.get("ranks", []))
                 self.valuing.extend(costs.get("valuation_seconds", [])[: self.task])
             log.info("continuing at task %d, stage %d", self.task + 1, self.place.stage + 1)
+        if ranks.size() != (self.ranks or [1])[-1]:
+            self.ranks.append(ranks.size())
         self.directory.write("environment.json", self.environment)
         self._export()
         self._export_neurons()
@@ -290,7 +328,9 @@ class _Run:
     def _export(self) -> None:
         """The copies for people, and the clock."""
         self.saved_at = time.monotonic()
-        self.record.cost = self.record.cost | self.meter.measured() | {"macs": dict(self.meter.macs)}
+        self.record.cost = self.record.cost | self.meter.measured() | {"macs": self._macs()}
+        if self.ranks:
+            self.record.cost["ranks"] = list(self.ranks)
         if self.valuing:
             self.record.cost["valuation_seconds"] = list(self.valuing)
         measured = {key: value for key, value in self.record.cost.items() if key != "macs"}
@@ -299,7 +339,12 @@ class _Run:
         stored = {"status": self.record.status, **self.record.results(), "macs": self.record.cost["macs"]}
         self.directory.write("record.json", stored)
 
+    def _macs(self) -> dict[str, float]:
+        """By phase, of all processes."""
+        parts = ranks.everyones(dict(self.meter.macs))
+        return {phase: sum(part.get(phase, 0.0) for part in parts) for phase in dict.fromkeys(chain(*parts))}
+
     def _export_neurons(self) -> None:
         """What the neurons are worth to the tasks learned so far, of methods that know it."""
-        if self.task and (table := self.learner.neuron_table()) is not None:
+        if self.task and ranks.first() and (table := self.learner.neuron_table()) is not None:
             table.save(self.directory.path / FILE)

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from snv import ranks
 from snv.errors import UserError
 from snv.seeding import derived_seed, generator
 from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
@@ -83,14 +84,21 @@ def gates_of_pair(n: int, settings: GradientSettings, seed: int, pair: int) -> F
 def gradient_draws(run: Estimation, settings: GradientSettings, seed: int) -> Halves:
     """g = (∂v(m) + ∂v(1 − m))/2 of further pairs, each one observation."""
     game, share = run.game, share_of_data(run.game, settings.minibatch)
+    cost, at_once = 2 * GRADIENT_COST * share, settings.chunk // 2 if share == 1.0 else 1
+
+    def slopes(numbers: range) -> Float64[Tensor, "m n"]:
+        gates = torch.cat([gates_of_pair(game.n, settings, seed, number) for number in numbers])
+        found, _payoffs = game.gradient(gates, rows_of_draw(game, settings.minibatch, seed, numbers[0]))
+        return found.double().cpu().reshape(len(numbers), 2, game.n).mean(1)
 
     def draw(numbers: range, _: Halves) -> Float64[Tensor, "m n"]:
-        gates = torch.cat([gates_of_pair(game.n, settings, seed, number) for number in numbers])
-        slopes, _payoffs = game.gradient(gates, rows_of_draw(game, settings.minibatch, seed, numbers[0]))
-        return slopes.double().cpu().reshape(len(numbers), 2, game.n).mean(1)
+        """Of several processes each takes some, and all have all."""
+        chunks, before = [numbers[i : i + at_once] for i in range(0, len(numbers), at_once)], game.evaluations
+        mine = [slopes(chunk) for chunk in chunks[ranks.rank() :: ranks.size()]]
+        game.evaluations = before + ranks.total(game.evaluations - before)[0]
+        return torch.cat(ranks.interleaved(mine))
 
-    cost, at_once = 2 * GRADIENT_COST * share, settings.chunk // 2 if share == 1.0 else 1
-    return run.sample("gradients", run.halves, settings.draws // 2, draw, cost=cost, at_once=at_once)
+    return run.sample("gradients", run.halves, settings.draws // 2, draw, cost=cost, at_once=at_once * ranks.size())
 
 
 def gradient(game: Game, settings: GradientSettings, **call: Unpack[Call]) -> Valuation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from snv.training.faults import RATE_LOWERED, Fault, judged
 from snv.training.loop import Training, descend
 from snv.training.losses import cross_entropies, first_class, n_right
+from snv.training.parallel import differentiate, whole
 from snv.training.reporter import Reporter, loss_so_far, note_of, said
 from snv.training.setting import EVALUATION_BATCH, Scenario, Setting
 from snv.training.settings import TrainSettings
@@ -25,6 +26,7 @@ __all__ = [
     "Training",
     "cross_entropies",
     "descend",
+    "differentiate",
     "first_class",
     "judged",
     "learn_stages",
@@ -33,4 +35,5 @@ __all__ = [
     "n_right",
     "note_of",
     "said",
+    "whole",
 ]

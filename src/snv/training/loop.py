@@ -16,12 +16,14 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from snv import ranks
 from snv.data import Task
 from snv.files import State, cloned
 from snv.networks import Network
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
 from snv.training.faults import EVERY, SLOWER, WentWrong, check_loss, check_outcome, diverged, rate_lowered, still_head
+from snv.training.parallel import differentiate, divided
 from snv.training.reporter import Reporter
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
@@ -152,10 +154,10 @@ class Training:
         for batch in self._batches():
             _set_lr(self.optimizer, at.rate * self.stage.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"update {self.task.id} {self.stage.name}"
-            with reporter.counted(work, len(batch.labels)), reporter.step():
+            with reporter.counted(work, len(batch.labels)), reporter.step(), divided(batch.part):
                 loss = self.learner.step(batch, self.optimizer)
-            at.loss = at.loss + loss.detach().float() * len(batch.labels)
-            at.images += len(batch.labels)
+            at.loss = at.loss + loss.detach().float() * batch.size
+            at.images += batch.size
             at.step += 1
             self._look_at_loss(loss, batch)
             reporter.on_step(self)
@@ -185,12 +187,15 @@ class Training:
         at, setting = self.progress, self.learner.setting
         where = (self.task.id, self.stage.name, at.epoch)
         order = epoch_order(len(self.train), self.settings.batch_size, generator(setting.seed, "order", *where))
-        rest = order[at.step :]
-        for index, (pixels, labels) in zip(rest, self.train.batches(rest), strict=True):
+        parts = [ranks.part_of(len(index)) for index in order[at.step :]]
+        rest = [
+            index if part is None else index[part.rows] for index, part in zip(order[at.step :], parts, strict=True)
+        ]
+        for index, part, (pixels, labels) in zip(rest, parts, self.train.batches(rest), strict=True):
             seed = derived_seed(setting.seed, "step", *where, at.step)
-            torch.manual_seed(seed)  # for layers that draw by themselves, such as dropout
+            torch.manual_seed(seed + ranks.rank())  # for layers that draw by themselves, such as dropout
             yield Batch(
-                images=setting.augmented(pixels, self.settings, generator(seed, "augment")),
+                images=setting.augmented(pixels, self.settings, generator(seed, "augment"), part),
                 labels=labels.to(setting.device),
                 pixels=pixels,
                 index=index,
@@ -200,6 +205,7 @@ class Training:
                 step=at.step,
                 n_steps=len(order),
                 seed=seed,
+                part=part,
             )
 
     def _finish_epoch(self, train_loss: float) -> None:
@@ -229,11 +235,12 @@ class Training:
         """Mean loss and accuracy in percent on the task's validation split."""
         self.learner.set_training(False, self.stage)
         loss, correct = 0.0, 0.0
-        for images, labels in self.learner.setting.prepared(self.task.val):
+        for images, labels in self.learner.setting.prepared(self.task.val, shared=True):
             with self.learner.reporter.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
                 batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
             loss += float(batch_loss) * len(labels)
             correct += float(batch_correct)
+        loss, correct = ranks.total(loss, correct)
         return loss / len(self.task.val), 100 * correct / len(self.task.val)
 
 
@@ -264,19 +271,19 @@ def descend(
     before: Callable[[], None] = lambda: None,
     after: Callable[[], None] = lambda: None,
 ) -> Tensor:
-    """One step downhill; returns the loss it started from.
+    """One step downhill; returns the loss it started from: of the whole batch, if processes share it.
 
     ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more.
     """
     optimizer.zero_grad()
-    loss.backward()
+    loss = differentiate(loss, optimizer)
     before()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
     after()
     optimizer.zero_grad()  # memory that the next forward pass can use
-    return loss.detach()
+    return loss
 
 
 def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 import torch
 
+from snv import ranks
 from snv.data import Preprocess, Split
 from snv.networks import Network
+from snv.ranks import Part
 from snv.shapes import Images, Indices, Labels, Pixels
 from snv.training.settings import TrainSettings
 from snv.valuation import OfSplit
@@ -38,9 +40,14 @@ class Setting:
             return torch.autocast(self.device.type, torch.bfloat16)
         return nullcontext()
 
-    def augmented(self, pixels: Pixels, settings: TrainSettings, rng: torch.Generator) -> Images:
-        """Images as a step takes them, changed at random if its ``settings`` say so."""
-        return self.preprocess(pixels, self.device, rng if settings.augment else None, settings.channels_last)
+    def augmented(
+        self, pixels: Pixels, settings: TrainSettings, rng: torch.Generator, part: Part | None = None
+    ) -> Images:
+        """Images as a step takes them, changed at random if its ``settings`` say so.
+
+        ``part``: which images of a larger batch these are; they are changed as they would be within it.
+        """
+        return self.preprocess(pixels, self.device, rng if settings.augment else None, settings.channels_last, part)
 
     def prepared(
         self,
@@ -48,18 +55,20 @@ class Setting:
         rows: Indices | None = None,
         batch: int = EVALUATION_BATCH,
         tell: Callable[[float, float], None] = lambda *_: None,
+        shared: bool = False,
     ) -> Iterator[tuple[Images, Labels]]:
         """Images as the network takes them, not augmented, and their labels: all of a split, or some rows of it.
 
-        ``tell`` hears how many have passed, and of how many.
+        ``tell`` hears how many have passed, and of how many. ``shared``: each of several processes gets other batches.
         """
         rows = torch.arange(len(split)) if rows is None else rows
-        done = 0
-        for pixels, labels in split.batches(rows.split(batch)):
-            tell(done, len(rows))
+        batches = rows.split(batch)[ranks.rank() :: ranks.size()] if shared else rows.split(batch)
+        done, n = 0, sum(map(len, batches))
+        for pixels, labels in split.batches(batches):
+            tell(done, n)
             yield self.preprocess(pixels, self.device, None, self.train.channels_last), labels.to(self.device)
             done += len(labels)
-        tell(done, len(rows))
+        tell(done, n)
 
     def examples(self, split: Split) -> OfSplit:
         """The same images, fetched when they are needed, for a game that asks for them again and again."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from snv.data import Split
+from snv.ranks import Part
 from snv.seeding import generator
 from snv.shapes import Images, Indices, Labels, Logits, Pixels
 from snv.training.losses import cross_entropies
@@ -44,6 +45,12 @@ class Batch:
     step: int  # within the epoch
     n_steps: int  # of the epoch
     seed: int  # of this very step
+    part: Part | None = None  # which of the step's images these are, if several processes share them
+
+    @property
+    def size(self) -> int:
+        """Images of the step, in all processes."""
+        return len(self.labels) if self.part is None else self.part.of
 
     def rng(self, purpose: str) -> torch.Generator:
         """Randomness for this step: the same after an interruption, whatever was drawn before."""
