@@ -55,7 +55,7 @@ def test_a_state_comes_back_from_its_file(tmp_path):
 
 def test_a_damaged_state_is_named(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"x" * 100)
-    with pytest.raises(UserError, match=r"a\.safetensors is damaged .*Remove it"):
+    with pytest.raises(UserError, match=r"a\.safetensors is damaged .*or remove it"):
         load_state(tmp_path / "a.safetensors")
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -68,33 +68,66 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
+    """The same of an object, with a checksum of it, so that `read_json` notices any change."""
+    write_json(path, {**value, "checksum": _checksum_of_json(value)})
+
+
 def read_json(path: Path) -> Any:
+    """What was written; damage is named. Objects that were not sealed, as by older versions, are read as they are."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it."
         ) from None
+    if isinstance(value, dict) and (checksum := value.pop("checksum", None)) not in (None, _checksum_of_json(value)):
+        raise UserError(
+            f"{path} was edited or damaged: its checksum {checksum} is not that of its content. "
+            "Restore it from a copy, or remove it."
+        )
+    return value
+
+
+def _checksum_of_json(value: Mapping[str, Any]) -> str:
+    """Of what will be read again, in any order."""
+    text = json.dumps(json.loads(json.dumps(value)), sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def save_state(path: Path, state: State) -> None:
-    """A nested state in one safetensors file: tensors as such, the tree around them as JSON in its header."""
+    """A dict in one safetensors file: tensors as such, the tree around them with a checksum as JSON in its header."""
     tensors: dict[str, Tensor] = {}
     tree = pack(state, "", tensors)
-    metadata = {"state": json.dumps(tree, allow_nan=True, separators=(",", ":"))}
+    sealed = {**tree, "$checksum": _checksum_of_state(tree, tensors)}
+    metadata = {"state": json.dumps(sealed, allow_nan=True, separators=(",", ":"))}  # one entry: they have no order
     write_atomic(path, lambda temporary: safetensors.torch.save_file(tensors, temporary, metadata=metadata))
 
 
 def load_state(path: Path, device: torch.device | str = "cpu") -> State:
-    """What `save_state` wrote; a damaged file is named, never half-read."""
+    """What `save_state` wrote, every bit of it checked; a damaged file is named, never half-read.
+
+    Note: files of older versions have no checksum, and are read as far as their format lets them.
+    """
     try:
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             tree = json.loads(file.metadata()["state"])
-            return unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if tree.pop("$checksum", None) not in (None, _checksum_of_state(tree, tensors)):
+            raise ValueError("its checksum is wrong")
+        return unpack(tree, tensors)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew."
+            f"{path} is damaged or is no state saved by snv ({error}). Restore it from a copy, or remove it."
         ) from None
+
+
+def _checksum_of_state(tree: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(json.dumps(tree, allow_nan=True).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def cloned(state: State) -> State:

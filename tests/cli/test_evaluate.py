@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from quick_run import QUICK
+from snv.files import read_json
 
 
 def test_it_says_that_a_run_is_what_its_record_says_and_fails_if_it_is_not(cli, tmp_path):
@@ -16,7 +17,7 @@ def test_it_says_that_a_run_is_what_its_record_says_and_fails_if_it_is_not(cli, 
     machine = json.loads(cli("evaluate", out, "--task", 2, "--json").out)
     assert machine["same"] is True
     assert machine["rows"][0]["measured"] == json.loads((out / "record.json").read_text())["accuracy"][1][:3]
-    record = json.loads((out / "record.json").read_text())
+    record = read_json(out / "record.json")
     record["accuracy"][4][1] += 0.5
     (out / "record.json").write_text(json.dumps(record))
     told = cli("evaluate", out)

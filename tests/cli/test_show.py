@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from quick_run import QUICK
+from snv.files import read_json
 
 
 def test_run_then_show_tells_the_whole_story(cli, tmp_path):
@@ -44,7 +45,7 @@ def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
     cli("run", "--out", tmp_path / "run", *QUICK)
     for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of")):
         path = tmp_path / "run" / name
-        stored = json.loads(path.read_text())
+        stored = read_json(path)
         del stored[new]
         path.write_text(json.dumps(stored))
     told = cli("show", tmp_path / "run")
@@ -82,7 +83,7 @@ def test_other_values_tell_what_they_are_and_a_ratio_only_if_there_is_one(cli, t
 def test_records_from_before_valuations_were_kept_are_still_shown(cli, tmp_path):
     out = tmp_path / "run"
     cli("run", "--method", "snv", "--tasks", 2, "--epochs", 2, "network.width=4", "--out", out)
-    record, costs = (json.loads((out / name).read_text()) for name in ("record.json", "costs.json"))
+    record, costs = (read_json(out / name) for name in ("record.json", "costs.json"))
     del record["valuations"], costs["valuation_seconds"]
     (out / "record.json").write_text(json.dumps(record))
     (out / "costs.json").write_text(json.dumps(costs))
@@ -126,7 +127,7 @@ def test_of_many_classes_the_most_frequent_mistakes_are_shown(cli, tmp_path):
 def test_a_record_without_answers_by_class_says_so(cli, tmp_path):
     out = tmp_path / "run"
     cli("run", *QUICK, "--out", out)
-    record = json.loads((out / "record.json").read_text())
+    record = read_json(out / "record.json")
     del record["details"]
     (out / "record.json").write_text(json.dumps(record))
     assert cli("show", out).code == 0

@@ -9,6 +9,7 @@ import torch
 
 from snv.config import load_config
 from snv.errors import UserError
+from snv.files import read_json
 from snv.runs import run
 from snv.runs.prepare import open_run, prepare, restore
 
@@ -43,7 +44,7 @@ def test_no_file_is_executed_because_a_directory_says_so(tmp_path):
     run(load_config(None, QUICK), tmp_path / "run")
     trap = tmp_path / "trap.py"
     trap.write_text("raise SystemExit('executed')")
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_json(tmp_path / "run" / "config.json")
     (tmp_path / "run" / "config.json").write_text(json.dumps(config | {"method": f"{trap}:Trap"}))
     with pytest.raises(UserError, match=r"would be executed\. Allow it: --own-method"):
         open_run(tmp_path / "run", None, nobody)

@@ -8,6 +8,7 @@ import pytest
 
 from snv.config import load_config
 from snv.errors import UserError
+from snv.files import read_json
 from snv.runs import evaluate_run, run
 
 QUICK = ["data.tasks=3", "data.classes=6", "data.per_class=40", "train.epochs=2", "threads=1", "network.name=convnet"]
@@ -40,7 +41,7 @@ def test_what_differs_is_found(recorded, tmp_path):
     import shutil
 
     shutil.copytree(recorded, tmp_path / "run")
-    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    record = read_json(tmp_path / "run" / "record.json")
     record["accuracy"][2][0] -= 1.5
     record["details"]["confusion"][0] = "0:1"
     (tmp_path / "run" / "record.json").write_text(json.dumps(record))

@@ -8,7 +8,7 @@ import pytest
 
 from snv.config import load_config
 from snv.errors import UserError
-from snv.files import load_state
+from snv.files import load_state, read_json
 from snv.runs import NeuronTable, Record, keep_result, read_results, run
 
 
@@ -82,7 +82,7 @@ def test_a_run_of_before_tables_gets_one_when_it_goes_on(tmp_path):
     before = tmp_path / "before"
     shutil.copytree(tmp_path / "run", before)
     (before / "neurons.npz").unlink()
-    stored = json.loads((before / "record.json").read_text())
+    stored = read_json(before / "record.json")
     (before / "record.json").write_text(json.dumps(stored | {"status": "unfinished"}))
     run(config, before)
     assert (before / "neurons.npz").read_bytes() == expected

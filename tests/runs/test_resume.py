@@ -14,7 +14,7 @@ import pytest
 
 from snv.config import load_config
 from snv.errors import Interrupted, UserError
-from snv.files import load_state, save_state
+from snv.files import load_state, read_json, save_state
 from snv.learners import LEARNERS
 from snv.runs.directory import load_log
 from snv.runs.run import run
@@ -138,7 +138,7 @@ def test_two_processes_on_one_directory_are_one_too_many(tmp_path):
 def as_written_by_0_1(directory: Path, **changes: object) -> None:
     """Give a run's config the settings that snv had in its first version."""
     path = directory / "config.json"
-    config = json.loads(path.read_text())
+    config = read_json(path)
     config["learner"] |= {"consolidate": True, "norm": "per-task", "answer": "subnetwork", "scope": "task"}
     config["learner"] |= {"cumulative": True, "released": 0.0} | changes
     path.write_text(json.dumps(config))
@@ -182,7 +182,7 @@ def test_a_run_begun_before_valuations_were_kept_is_continued(tmp_path):
     del state["learner"]["valuations"], state["record"]["valuations"]
     save_state(first, state)
     for name, missing in (("record.json", "valuations"), ("costs.json", "valuation_seconds")):
-        known = json.loads((tmp_path / name).read_text())
+        known = read_json(tmp_path / name)
         del known[missing]
         (tmp_path / name).write_text(json.dumps(known | ({"status": "unfinished"} if name == "record.json" else {})))
     again = run(config, tmp_path)

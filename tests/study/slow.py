@@ -17,3 +17,12 @@ class Slow(SGD):
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         time.sleep(0.1)
         return super().step(batch, optimizer)
+
+
+class Asleep(SGD):
+    """Plain training that takes its time once, before the first step."""
+
+    def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        if (batch.task, batch.epoch, batch.step) == (0, 0, 0):
+            time.sleep(6)
+        return super().step(batch, optimizer)

@@ -10,6 +10,7 @@ import pytest
 from here import Here, study_in
 
 from snv.errors import Interrupted
+from snv.files import read_json
 from snv.runs import RunDirectory
 from snv.runs.run import run
 from snv.study import Ledger, News, bench, carry_out, expand, work_off
@@ -39,7 +40,7 @@ def test_every_run_is_done_and_its_record_is_that_of_the_run_alone(tmp_path, pla
     assert states(done) == {"sgd-til-seed0": "done", "ewc-til-seed0": "done"}
     for standing in done:
         alone = json.loads(json.dumps(run(standing.job.config, tmp_path / "alone" / standing.job.name).as_json()))
-        kept = json.loads((places["out"] / f"{standing.job.place}.json").read_text())
+        kept = read_json(places["out"] / f"{standing.job.place}.json")
         assert {key: kept[key] for key in kept if key != "cost"} == {key: alone[key] for key in alone if key != "cost"}
 
 

@@ -123,3 +123,30 @@ def test_two_studies_in_one_folder_share_the_work_and_do_nothing_twice(tmp_path)
     for seed in range(6):
         log = (tmp_path / "runs" / "tiny" / f"Slow-til-seed{seed}" / "log.jsonl").read_text()
         assert log.count("\n") == 24
+
+
+def test_a_process_that_hangs_is_noticed_ended_and_its_run_ends_with_the_same_bits(tmp_path, whole):
+    """Stopped, it holds its lock and answers no signal; only that its signs of life stay away tells."""
+    stopped: list[int] = []
+
+    def stop(board) -> None:
+        if not stopped and (board[0].directory / "checkpoints" / "now.safetensors").exists():
+            stopped.extend(workers.pids())
+            os.kill(stopped[0], signal.SIGSTOP)
+
+    with LocalWorkers(1, hang_after=5) as workers:
+        done = bench(study_in(tmp_path, LONG), tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=stop)
+        assert stopped
+        assert not Path(f"/proc/{stopped[0]}").exists()
+    assert [(standing.state, standing.lost) for standing in done] == [("done", 1)]
+    assert files(done[0].directory) == files(whole)
+
+
+def test_a_process_that_is_slow_but_alive_is_left_alone(tmp_path):
+    """A step that takes far longer than the limit: signs of life do not depend on it."""
+    job = expand(study_in(tmp_path, LONG.replace('Slow"', 'Asleep"').replace("epochs = 12", "epochs = 1"))).jobs[0]
+    with LocalWorkers(1, hang_after=3) as workers:
+        workers.submit(Work("k", job.config, tmp_path / "run"))
+        heard: list[str] = []
+        until(lambda: heard.extend(news.kind for news in workers.news(0.2)) or {"done", "lost", "failed"} & {*heard})
+    assert heard[-1] == "done"

@@ -33,6 +33,9 @@ def bench(
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
     against: Annotated[str | None, typer.Option(help="Compare with this run, paired by seed.")] = None,
     track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow or wandb; may be repeated.")] = None,
+    hang_after: Annotated[
+        float | None, typer.Option(min=5, help="Replace a process after so many seconds without a sign of life; 300.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how all runs stand.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Prove the study on made-up images; keep nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, one per line.")] = False,
@@ -58,7 +61,7 @@ def bench(
         return
     check_reference(plan, against)
     with Board(estimates, jobs, quiet=as_json) as board:
-        standings = work_off(standings, jobs=jobs, retry=retry, track=track or [], watch=board)
+        standings = work_off(standings, jobs=jobs, retry=retry, track=track or [], hang_after=hang_after, watch=board)
     if not as_json:
         for table in tables(standings, against):
             say(table)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from snv.data.cache import Pool, checksum_of
 from snv.data.images import bytes_from_unit
 from snv.data.task import InMemory, Source
 from snv.errors import UserError
@@ -27,18 +28,27 @@ class Arrays(Source):
         std: tuple[float, ...],
         augmentation: str = "none",
         n_test: Callable[[], int] | None = None,
+        pool: Pool | None = None,
     ) -> None:
-        """``n_test`` finds out how many of the last images are the data set's own test images."""
+        """``n_test`` finds out how many of the last images are the data set's own test images.
+
+        ``pool`` is what the images are of, if they are mapped from a file.
+        """
         self.name, self.labels, self.class_names = name, labels, class_names
         self.mean, self.std, self.augmentation = mean, std, augmentation
         _, channels, height, width = images.shape
         self.shape = (channels, height, width)
-        self._images, self._n_test = images, n_test
+        self._images, self._n_test, self._pool = images, n_test, pool
 
     def n_official_test(self) -> int:
         return self._n_test() if self._n_test else 0
 
+    def content(self) -> str:
+        return f"{checksum_of(self._images) if self._pool is None else self._pool.checksum:08x}"
+
     def split(self, indices: NDArray[np.int64], labels: Labels) -> InMemory:
+        if self._pool is not None:
+            self._pool.check()
         return InMemory(torch.from_numpy(np.take(self._images, indices, axis=0)), labels)
 
     def part(self, rows: NDArray[np.int64]) -> Arrays:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock
@@ -29,6 +29,30 @@ class Pool:
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
     class_names: tuple[str, ...]
+    checksum: int  # of the images
+    file: Path
+    state: FileState
+
+    def check(self) -> None:
+        """Refuse images whose file was written to since they were checked; one put in its place changes nothing."""
+        if self.file.exists() and (now := FileState.of(self.file)).inode == self.state.inode and now != self.state:
+            raise UserError(
+                f"{self.file} was changed while it was in use. Run the same command again: it is checked, and made "
+                "anew if a bit of it is wrong."
+            )
+
+
+class FileState(NamedTuple):
+    """What of a file changes when it is written to."""
+
+    inode: int
+    size: int
+    time: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileState:
+        found = path.stat()
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -114,17 +138,20 @@ def _read(folder: Path, stamp: dict[str, Any]) -> Pool | None:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         if {key: about[key] for key in stamp} != stamp:
             return None
-        images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+        file = folder / "images.npy"
+        state = FileState.of(file)
+        images = np.load(file, mmap_mode="r", allow_pickle=False)
         labels = np.array(about["labels"], np.int64)
         whole = images.dtype == np.uint8 and images.shape == (len(labels), *stamp["shape"])
-        if not whole or _checksum(images) != about["checksum"]:
+        if not whole or checksum_of(images) != about["checksum"]:
             return None
-        return Pool(images, labels, tuple(about["classes"]))
+        return Pool(images, labels, tuple(about["classes"]), about["checksum"], file, state)
     except (OSError, ValueError, KeyError, TypeError, EOFError):
         return None
 
 
-def _checksum(images: NDArray[np.uint8]) -> int:
+def checksum_of(images: NDArray[np.uint8]) -> int:
+    """CRC-32 of the pixels."""
     data = np.asarray(images).reshape(-1)
     checksum = 0
     for start in range(0, data.size, CHUNK):

@@ -92,6 +92,7 @@ def _load(variant: Variant, options: Options) -> Source:
         variant.std,
         augmentation="crop-flip",
         n_test=lambda: _n_test(variant, path),
+        pool=pool,
     )
 
 

@@ -38,7 +38,9 @@ def load_folder(path: Path, options: Options) -> Source:
 
     pool = cached("folder", root, (3, size, size), mark_of(files), decoding, options.progress)
     half = (0.5, 0.5, 0.5)
-    return Arrays(f"folder:{path}", pool.images, pool.labels, pool.class_names, half, half, augmentation="crop-flip")
+    return Arrays(
+        f"folder:{path}", pool.images, pool.labels, pool.class_names, half, half, augmentation="crop-flip", pool=pool
+    )
 
 
 def list_classes(root: Path) -> dict[str, list[Path]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +78,35 @@ class ImageNet(Source):
         """The official validation part, whose images come last."""
         return self._n_val
 
+    @cached_property
+    def _sizes(self) -> NDArray[np.int64]:
+        return _sizes_of(self._files)
+
+    def content(self) -> str:
+        """Of names and sizes of the files, since to read them all takes hours."""
+        digest = hashlib.blake2b(self._sizes.tobytes(), digest_size=8)
+        for file in self._files:
+            digest.update("/".join(Path(file).parts[-3:]).encode(errors="surrogateescape"))
+        return digest.hexdigest()
+
     def split(self, indices: NDArray[np.int64], labels: Labels) -> OnDisk:
         files = [self._files[i] for i in indices.tolist()]
+        changed = np.flatnonzero(_sizes_of(files) != self._sizes[indices])
+        if len(changed):
+            raise UserError(
+                f"{files[changed[0]]} was changed or removed while it was in use. Restore it and run the same command "
+                "again to continue, or start anew with another --out."
+            )
         return OnDisk(files, labels, stored_size(self.shape[1]), self._workers)
 
     def part(self, rows: NDArray[np.int64]) -> ImageNet:
         files = [self._files[i] for i in rows.tolist()]
         return ImageNet(files, self.labels[rows], self.class_names, self.shape[1], self._workers)
+
+
+def _sizes_of(files: Sequence[str]) -> NDArray[np.int64]:
+    """Bytes of each file; −1 if it is gone."""
+    return np.array([Path(file).stat().st_size if Path(file).exists() else -1 for file in files], np.int64)
 
 
 def stored_size(size: int) -> int:

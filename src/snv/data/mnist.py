@@ -100,7 +100,9 @@ def _load(variant: Variant, options: Options) -> Source:
     )
     constants = (variant.mean,), (variant.std,)
     names = pool.class_names
-    return Arrays(variant.name, pool.images, pool.labels, names, *constants, n_test=lambda: len(read_idx(paths[3], 1)))
+    return Arrays(
+        variant.name, pool.images, pool.labels, names, *constants, n_test=lambda: len(read_idx(paths[3], 1)), pool=pool
+    )
 
 
 def _file(variant: Variant, i: int, options: Options) -> Path:

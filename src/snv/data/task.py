@@ -87,6 +87,10 @@ class Source(ABC):
         """How many of the last images are the data set's own test images; 0 if it comes without such a part."""
         return 0
 
+    def content(self) -> str | None:
+        """A fingerprint that changes with any pixel; None if nobody knows it without reading every image."""
+        return None
+
     @abstractmethod
     def split(self, indices: NDArray[np.int64], labels: Labels) -> Split:
         """A split that owns copies of these images, under new labels."""

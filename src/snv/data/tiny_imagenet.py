@@ -47,7 +47,7 @@ def load(options: Options) -> Source:
     mark = mark_of(inputs)
     pool = cached("tiny-imagenet", path, (3, size, size), mark, lambda: _decoding(path, size), options.progress)
     names, augmentation = pool.class_names, "crop-flip"
-    return Arrays("tiny-imagenet", pool.images, pool.labels, names, MEAN, STD, augmentation, lambda: _n_val(path))
+    return Arrays("tiny-imagenet", pool.images, pool.labels, names, MEAN, STD, augmentation, lambda: _n_val(path), pool)
 
 
 def _n_val(path: Path) -> int:

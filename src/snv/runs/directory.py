@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ from filelock import FileLock, Timeout
 
 from snv import ranks
 from snv.errors import InUseError, UserError
-from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_text
+from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_sealed, write_text
 from snv.runs.record import Record
+
+log = logging.getLogger(__name__)
 
 OURS = {"lock", "owner.json", "checkpoints", "environment.json", "record.json", "log.jsonl", "costs.json"}
 """What a run writes before ``config.json``, which makes it one."""
@@ -120,17 +123,26 @@ class RunDirectory:
         return read_json(self.path / name)
 
     @ranks.by_first
-    def write(self, name: str, value: object) -> None:
-        write_json(self.path / name, value)
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        write_sealed(self.path / name, value)
 
     # ---- checkpoints
 
     @ranks.told
     def newest(self) -> State | None:
-        """The state furthest on, or None at the very start."""
-        states = [self.checkpoints / "now.safetensors", *sorted(self.checkpoints.glob("task-*.safetensors"))[-1:]]
-        checkpoints = [load_state(path) for path in states if path.exists()]
-        return max(checkpoints, key=lambda state: (state["task"], state["stage"]), default=None)
+        """The state furthest on, or None at the very start.
+
+        A damaged checkpoint is told of and passed over: from the one before, the run comes to the same bits.
+        """
+        now = [path for path in [self.checkpoints / "now.safetensors"] if path.exists()]
+        tasks = sorted(self.checkpoints.glob("task-*.safetensors"), reverse=True)
+        damage: list[UserError] = []
+        states = [state for paths in (now, tasks) if (state := _first_whole(paths, damage)) is not None]
+        if damage and not states:
+            raise damage[0]
+        for error in damage:
+            log.warning("%s The run goes on from an earlier checkpoint.", error)
+        return max(states, key=lambda state: (state["task"], state["stage"]), default=None)
 
     @ranks.by_first
     def save_now(self, state: State) -> None:
@@ -164,6 +176,16 @@ class RunDirectory:
         """Of the newest task checkpoint."""
         paths = sorted(self.checkpoints.glob("task-*.safetensors"))
         return paths[-1].stat().st_size if paths else 0
+
+
+def _first_whole(paths: Sequence[Path], damage: list[UserError]) -> State | None:
+    """The first checkpoint that can be read; what is wrong with those before it is added to ``damage``."""
+    for path in paths:
+        try:
+            return load_state(path)
+        except UserError as error:
+            damage.append(error)
+    return None
 
 
 @ranks.told

@@ -56,11 +56,24 @@ def prepare(
     """Find the data, build network and learner. ``environment`` is that of a run to be continued."""
     stream = handed.stream or stream_of(config, progress, handed.source)
     environment = environment or _environment(config, stream.source) | marks(config, handed)
-    if environment["data"] != data_fingerprint(stream.source):
-        name = config.data.name
-        raise UserError(f"The data of this run have changed since it began ({name}). Restore them or start anew.")
+    _check_data(stream.source, environment, config.data.name)
     learner, preprocess = build_learner(config, environment, stream.source, stream.n_told, handed.network)
     return Prepared(config, environment, stream, learner, preprocess)
+
+
+def _check_data(source: Source, environment: dict[str, Any], name: str) -> None:
+    """Refuse to go on with other images or labels than a run began with; older runs did not note their pixels."""
+    for what, mark in _fingerprints(source).items():
+        if environment.get(what, mark) != mark:
+            raise UserError(
+                f"The data of this run have changed since it began ({name}): the fingerprint of its {what} was "
+                f"{environment[what]} and is now {mark}. Restore them, or start anew with another --out."
+            )
+
+
+def _fingerprints(source: Source) -> dict[str, str]:
+    content = source.content()
+    return {"data": data_fingerprint(source)} | ({} if content is None else {"pixels": content})
 
 
 def stream_of(config: RunConfig, progress: Progress = lambda *_: None, source: Source | None = None) -> TaskStream:
@@ -147,12 +160,15 @@ def restore(learner: Learner[Any], path: Path, n_done: int) -> None:
 @ranks.told
 def _environment(config: RunConfig, source: Source) -> dict[str, Any]:
     device = resolve_device(config.device)
-    return describe() | {
-        "device": str(device),
-        "precision": resolve_precision(config.train.precision, device),
-        "threads": config.threads or torch.get_num_threads(),
-        "data": data_fingerprint(source),
-    }
+    return (
+        describe()
+        | {
+            "device": str(device),
+            "precision": resolve_precision(config.train.precision, device),
+            "threads": config.threads or torch.get_num_threads(),
+        }
+        | _fingerprints(source)
+    )
 
 
 def bytes_needed(prepared: Prepared) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from snv.errors import UserError
-from snv.files import read_json, write_json
+from snv.files import read_json, write_sealed
 from snv.neurons import NeuronTable
 from snv.runs.directory import RunDirectory, load_record
 from snv.runs.neurons import FILE
@@ -75,7 +75,7 @@ def _read(path: Path) -> Result:
         return Result(path, load_record(path))
     if not _is_record(path):
         raise UserError(f"{path} is not the record of a run: it lacks a config or an accuracy matrix.")
-    return Result(path, record_of(json.loads(path.read_text(encoding="utf-8"))))
+    return Result(path, record_of(read_json(path)))
 
 
 def keep_result(run: Path, file: Path) -> None:
@@ -85,7 +85,7 @@ def keep_result(run: Path, file: Path) -> None:
     result = _read(run)
     if (table := result.neurons()) is not None:
         table.save(file.with_suffix(".npz"))
-    write_json(file, result.record.as_json())
+    write_sealed(file, result.record.as_json())
 
 
 def record_of(stored: dict[str, Any]) -> Record:

@@ -36,17 +36,19 @@ def bench(
     seeds: Sequence[int] = (),
     data_dir: Path | None = None,
     track: Sequence[str] = (),
+    hang_after: float | None = None,
     workers: Workers | None = None,
     watch: Watch = lambda _: None,
 ) -> list[Standing]:
     """Every run of a study, done or failed, with records below ``out`` and run directories below ``runs``.
 
     Done is what has a record of the same fingerprint. ``jobs`` processes work on the rest, as many as there are cores
-    unless told otherwise, or ``workers`` do. After a kill at any moment the same call goes on; several calls share it.
+    unless told otherwise, or ``workers`` do; one that gives no sign of life for ``hang_after`` seconds is replaced.
+    After a kill at any moment the same call goes on; several calls share it.
     """
     plan = planned(study, only, seeds, data_dir)
     standings = Ledger(out, runs).survey(plan.jobs)
-    return work_off(standings, jobs=jobs, retry=retry, track=track, workers=workers, watch=watch)
+    return work_off(standings, jobs=jobs, retry=retry, track=track, hang_after=hang_after, workers=workers, watch=watch)
 
 
 def planned(study: Study, only: Sequence[str] = (), seeds: Sequence[int] = (), data_dir: Path | None = None) -> Plan:
@@ -60,6 +62,7 @@ def work_off(
     jobs: int | None = None,
     retry: bool = False,
     track: Sequence[str] = (),
+    hang_after: float | None = None,
     workers: Workers | None = None,
     watch: Watch = lambda _: None,
 ) -> list[Standing]:
@@ -71,7 +74,7 @@ def work_off(
     watch(board)
     if wanted:
         with ExitStack() as ending:
-            workers = workers or ending.enter_context(LocalWorkers(jobs))
+            workers = workers or ending.enter_context(LocalWorkers(jobs, hang_after))
             _Work(wanted, board, workers, tuple(track), watch).finish()
     return [dataclasses.replace(first[standing.job.fingerprint], job=standing.job) for standing in standings]
 

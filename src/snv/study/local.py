@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,18 +17,29 @@ from snv.study.workers import News, Work, carry_out
 GRACE = 30.0
 """Seconds a process may take to save what it has."""
 
+BEAT = 1.0
+"""Seconds between two signs of life of a process, which do not depend on how its run goes on."""
+
+HANG_AFTER = 300.0
+"""Seconds without a sign of life after which a process is ended."""
+
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Read once, when the libraries are loaded."""
 
 
 class LocalWorkers:
-    """At most ``n`` processes, begun when they are needed; use it as a context, after which all have ended."""
+    """At most ``n`` processes, begun when they are needed; use it as a context, after which all have ended.
 
-    def __init__(self, n: int | None = None) -> None:
-        self.n = n or cores()
+    A process that gives no sign of life for ``hang_after`` seconds is ended, and its run counts as lost.
+    """
+
+    def __init__(self, n: int | None = None, hang_after: float | None = None) -> None:
+        self.n, self.hang_after = n or cores(), hang_after or HANG_AFTER
         self._spawn = multiprocessing.get_context("spawn")  # a fork would inherit PyTorch's threads half-alive
         self._processes: dict[Connection, BaseProcess] = {}
         self._busy: dict[Connection, Work] = {}
+        self._heard: dict[Connection, float] = {}  # when each gave its last sign of life
+        self._begun: set[Connection] = set()  # those that gave one at all
 
     def __enter__(self) -> LocalWorkers:
         return self
@@ -42,12 +54,16 @@ class LocalWorkers:
         idle = [connection for connection in self._processes if connection not in self._busy]
         connection = idle[0] if idle else self._begin()
         self._busy[connection] = work
+        self._heard[connection] = time.monotonic()
         with suppress(BrokenPipeError):  # a process that is gone is noticed when its answer is read
             connection.send(work)
 
     def news(self, seconds: float) -> list[News]:
-        """Every message that has arrived, and every process that has died."""
-        return [self._read(connection) for connection in wait(list(self._busy), seconds)]
+        """Every message that has arrived, and every process that has died or hangs."""
+        ready = wait(list(self._busy), seconds)
+        told = [self._read(connection) for connection in ready]
+        hanging = [connection for connection in self._busy if connection not in ready and self._hangs(connection)]
+        return [news for news in told if news is not None] + [self._ended(connection) for connection in hanging]
 
     def stop(self) -> None:
         """Ask every process once; whoever does not end in time is ended."""
@@ -60,8 +76,8 @@ class LocalWorkers:
             process.kill()
             process.join()
             connection.close()
-        self._processes.clear()
-        self._busy.clear()
+        for known in (self._processes, self._busy, self._heard, self._begun):
+            known.clear()
 
     def pids(self) -> list[int]:
         """The processes there are."""
@@ -76,18 +92,35 @@ class LocalWorkers:
         self._processes[ours] = process
         return ours
 
-    def _read(self, connection: object) -> News:
+    def _read(self, connection: object) -> News | None:
+        """The next message; None if it is a sign of life and nothing else."""
         assert isinstance(connection, Connection)
         try:
-            news: News = connection.recv()
+            news: News | None = connection.recv()
         except (EOFError, ConnectionResetError):
             return self._lost(connection)
-        if news.kind != "told":
+        self._heard[connection] = time.monotonic()
+        self._begun.add(connection)
+        if news is not None and news.kind != "told":
             del self._busy[connection]
         return news
 
+    def _hangs(self, connection: Connection) -> bool:
+        """Whether it has been silent for too long; one that has yet to begin may take as long as by default."""
+        limit = self.hang_after if connection in self._begun else max(self.hang_after, HANG_AFTER)
+        return time.monotonic() - self._heard[connection] > limit
+
+    def _ended(self, connection: Connection) -> News:
+        """A process that hangs is ended, also if it was stopped by a signal and hears no other."""
+        silent = time.monotonic() - self._heard[connection]
+        self._processes[connection].kill()
+        lost = self._lost(connection)
+        return News(lost.key, "lost", f"{lost.text} It had given no sign of life for {silent:.0f} seconds.")
+
     def _lost(self, connection: Connection) -> News:
         work, process = self._busy.pop(connection), self._processes.pop(connection)
+        self._heard.pop(connection)
+        self._begun.discard(connection)
         process.join(GRACE)
         connection.close()
         return News(work.key, "lost", f"The process that ran {work.directory} ended with code {process.exitcode}.")
@@ -124,9 +157,32 @@ def _work(connection: Connection) -> None:
     torch.set_num_threads(1)
     try:
         while True:
-            connection.send(carry_out(connection.recv(), connection.send))
+            work = connection.recv()
+            with _signs_of_life(connection) as tell:
+                tell(carry_out(work, tell))
     except (EOFError, ConnectionError, Interrupted, KeyboardInterrupt):
         return
+
+
+@contextmanager
+def _signs_of_life(connection: Connection) -> Iterator[Callable[[News | None], None]]:
+    """How to send a message while another thread sends one of nothing every `BEAT` seconds."""
+    over, one_at_a_time = threading.Event(), threading.Lock()
+
+    def tell(news: News | None) -> None:
+        with one_at_a_time:
+            connection.send(news)
+
+    def beat() -> None:
+        with suppress(ConnectionError, OSError):  # the other side is gone, as the main thread will find
+            while not over.wait(BEAT):
+                tell(None)
+
+    threading.Thread(target=beat, daemon=True).start()
+    try:
+        yield tell
+    finally:
+        over.set()
 
 
 def cores() -> int:

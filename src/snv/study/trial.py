@@ -13,7 +13,7 @@ from typing import Literal
 from snv.config import RunConfig, changed
 from snv.data import TaskStream
 from snv.errors import DivergedError, UserError
-from snv.files import read_json, write_json
+from snv.files import read_json, write_sealed
 from snv.runs import Given, Progress, load_log, load_record, prepare
 from snv.study.hands import do_all
 from snv.study.rungs import Rank, best_so_far
@@ -117,7 +117,7 @@ class Desk:
         def ended(news: News) -> None:
             trial, seed = wanted[news.key]
             trial.outcomes[seed] = _outcome(self._directory(trial.number, seed), news)
-            write_json(self._file(trial.number, seed), dataclasses.asdict(trial.outcomes[seed]))
+            write_sealed(self._file(trial.number, seed), dataclasses.asdict(trial.outcomes[seed]))
             if trial.outcomes[seed].state != "begun":
                 self._clear(trial.number, seed)
 

@@ -9,7 +9,7 @@ import torch
 
 from snv.config import load_config
 from snv.errors import UserError
-from snv.files import load_state
+from snv.files import load_state, read_json
 from snv.report.analyses.finding import load_finding
 from snv.report.analyses.pruning import Pruning, cliff, prunable, pruned, pruning, without_common
 from snv.runs import RunDirectory, load_record, open_run, run
@@ -111,7 +111,7 @@ def test_shares_begin_with_nothing_and_rise(sgd_run, shares):
 
 def test_an_unfinished_run_is_refused(sgd_run, tmp_path):
     shutil.copytree(sgd_run, tmp_path / "run")
-    stored = json.loads((tmp_path / "run" / "record.json").read_text())
+    stored = read_json(tmp_path / "run" / "record.json")
     (tmp_path / "run" / "record.json").write_text(json.dumps(stored | {"tasks_done": 1, "status": "unfinished"}))
     with pytest.raises(UserError, match="has learned 1 of 2 tasks"):
         pruning(tmp_path / "run")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from snv.errors import UserError
-from snv.files import write_json
+from snv.files import read_json, write_sealed
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Finding:
     def save(self, run: Path) -> Path:
         """Written beside the run it is about; returns the file."""
         path = file_of(run, self.name)
-        write_json(path, self.as_json())
+        write_sealed(path, self.as_json())
         return path
 
 
@@ -64,10 +63,10 @@ def load_finding(kind: type[F], run: Path) -> F | None:
     if not path.exists():
         return None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         del stored["analysis"]
         return TypeAdapter(kind).validate_python(stored)
-    except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError, UserError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} is damaged or of another version ({reason}). Make it again: snv analyse.") from None
 
