@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,11 @@ import torch
 from torch import Tensor
 
 from snv.errors import UserError
+
+LARGEST_TEXT = 2**26
+"""Bytes of a JSON or TOML file; the largest record kept has a few hundred thousand."""
+DEEPEST = 40
+"""Levels of tables and lists in one another; a config has four."""
 
 State: TypeAlias = Any
 """Nested dicts and lists whose leaves are tensors, numbers, strings, booleans or None."""
@@ -67,13 +73,61 @@ def write_json(path: Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """All bytes of an ordinary file, or of one behind a link; a pipe or a device, which may never end, is refused."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not an ordinary file, so it is not read. Remove it, or name another.")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserError(f"{path} has more than {most:,} bytes, which is more than such a file needs. Name another.")
+    return data
+
+
 def read_json(path: Path) -> Any:
+    """One JSON value, no deeper than `DEEPEST`; whatever else the file holds is one sentence."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        return parsed_json(read_bytes(path))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing. Restore it from a copy.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}). Check the path and its permissions.") from None
+    except ValueError as error:
         raise UserError(
             f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it."
         ) from None
+
+
+def parsed_json(data: bytes) -> Any:
+    """What JSON says; deeper nesting than anybody needs is a ValueError, like whatever else is wrong with it."""
+    try:
+        return require_shallow(json.loads(data.decode("utf-8")))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def plain_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as it is."""
+    try:
+        found: dict[str, Any] = require_shallow(tomllib.loads(read_bytes(path).decode("utf-8")))
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (OSError, ValueError) as error:  # of decoding or parsing, too
+        raise UserError(f"{path} is not a readable TOML file: {error}.") from None
+    except RecursionError:
+        raise UserError(f"{path} is not a readable TOML file: it is nested too deeply.") from None
+    return found
+
+
+def require_shallow(value: Any) -> Any:
+    """The same value, unless it is nested deeper than `DEEPEST`: others go through it by recursion."""
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [item for part in parts for item in part if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
 def save_state(path: Path, state: State) -> None:
@@ -87,10 +141,12 @@ def save_state(path: Path, state: State) -> None:
 def load_state(path: Path, device: torch.device | str = "cpu") -> State:
     """What `save_state` wrote; a damaged file is named, never half-read."""
     try:
+        if not path.is_file():
+            raise ValueError("there is no ordinary file of that name")
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             tree = json.loads(file.metadata()["state"])
             return unpack(tree, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is damaged or is not a checkpoint of snv ({error}). Remove it to start anew."
         ) from None

@@ -19,6 +19,7 @@ from snv.errors import DivergedError, Interrupted, UserError
 from snv.files import State
 from snv.learners import bytes_beyond_network
 from snv.runs.details import Details
+from snv.runs.checked import fitting, require_config, require_environment
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.evaluate import Answers, answers
 from snv.runs.given import given, marks
@@ -68,6 +69,8 @@ def run(
     directory.check_is_ours()
     if directory.is_run():
         stored, environment = directory.read("config.json"), directory.read("environment.json")
+        require_config(stored, out)
+        require_environment(environment, out)
         config = as_begun(config, stored)
         check_same(config, stored, out)
         check_marks(marks(config, handed), environment, out)
@@ -262,11 +265,8 @@ class _Run:
         """Go on from the newest checkpoint, or note down what begins."""
         state = self.directory.newest() if self.directory.is_run() else None
         if state is not None:
-            self.task, self.place = state["task"], Place(state["stage"], state["training"])
-            self.learner.load_state_dict(state["learner"])
-            self.record.load_results(state["record"])
-            self.log.extend(state["log"])
-            self.meter.load_counts(state["counts"])
+            with fitting(self.directory.checkpoints):
+                self._go_on_from(state)
             if (self.directory.path / "costs.json").exists():
                 costs = self.directory.read("costs.json")
                 self.meter.load_measured(costs)
@@ -276,6 +276,13 @@ class _Run:
         self._export()
         self._export_neurons()
         self.directory.write("config.json", self.record.config)
+
+    def _go_on_from(self, state: State) -> None:
+        self.task, self.place = state["task"], Place(state["stage"], state["training"])
+        self.learner.load_state_dict(state["learner"])
+        self.record.load_results(state["record"])
+        self.log.extend(state["log"])
+        self.meter.load_counts(state["counts"])
 
     def _export(self) -> None:
         """The copies for people, and the clock."""

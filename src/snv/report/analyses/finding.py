@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from snv.errors import UserError
-from snv.files import write_json
+from snv.files import parsed_json, read_bytes, write_json
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def load_finding(kind: type[F], run: Path) -> F | None:
     if not path.exists():
         return None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = parsed_json(read_bytes(path))
         del stored["analysis"]
         return TypeAdapter(kind).validate_python(stored)
     except (ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
