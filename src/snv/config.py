@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from snv.data import Half, Judged, Parts
 from snv.errors import UserError, unknown
+from snv.files import plain_toml
 from snv.learners import LEARNERS, SCENARIOS, is_own, method_named, resolved
 from snv.training import Scenario, TrainSettings
 
@@ -234,12 +235,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         if following.resolve() in seen:
             raise UserError(f"{path} is based on itself, by way of {following}. Remove one `base` line.")
         seen.add(following.resolve())
-        try:
-            chain.append(tomllib.loads(following.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            raise UserError(f"There is no config file {following}.") from None
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UserError(f"{following} is not a readable TOML file: {error}.") from None
+        if not following.exists():
+            raise UserError(f"There is no config file {following}.")
+        chain.append(plain_toml(following))
         base = chain[-1].pop("base", None)
         following = following.parent / str(base) if base is not None else None
     values: dict[str, Any] = {}

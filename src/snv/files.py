@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import tempfile
+import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,11 @@ import torch
 from torch import Tensor
 
 from snv.errors import UserError
+
+LARGEST_TEXT = 2**26
+"""Bytes of a JSON or TOML file; the largest record kept has a few hundred thousand."""
+DEEPEST = 40
+"""Levels of tables and lists in one another; a config has four."""
 
 State: TypeAlias = Any
 """Nested dicts and lists whose leaves are tensors, numbers, strings, booleans or None."""
@@ -73,11 +79,29 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> None:
     write_json(path, {**value, "checksum": _checksum_of_json(value)})
 
 
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """All bytes of an ordinary file, or of one behind a link; a pipe or a device, which may never end, is refused."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not an ordinary file, so it is not read. Remove it, or name another.")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UserError(f"{path} has more than {most:,} bytes, which is more than such a file needs. Name another.")
+    return data
+
+
 def read_json(path: Path) -> Any:
-    """What was written; damage is named. Objects that were not sealed, as by older versions, are read as they are."""
+    """One JSON value, no deeper than `DEEPEST`; whatever else the file holds is one sentence.
+
+    Damage to a sealed object is noticed; others, as older versions wrote them, are read as they are.
+    """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        value = parsed_json(read_bytes(path))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing. Restore it from a copy.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}). Check the path and its permissions.") from None
+    except ValueError as error:
         raise UserError(
             f"{path} is not valid JSON ({error}). It was edited or damaged; restore it or remove it."
         ) from None
@@ -95,6 +119,38 @@ def _checksum_of_json(value: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def parsed_json(data: bytes) -> Any:
+    """What JSON says; deeper nesting than anybody needs is a ValueError, like whatever else is wrong with it."""
+    try:
+        return require_shallow(json.loads(data.decode("utf-8")))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def plain_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as it is."""
+    try:
+        found: dict[str, Any] = require_shallow(tomllib.loads(read_bytes(path).decode("utf-8")))
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (OSError, ValueError) as error:  # of decoding or parsing, too
+        raise UserError(f"{path} is not a readable TOML file: {error}.") from None
+    except RecursionError:
+        raise UserError(f"{path} is not a readable TOML file: it is nested too deeply.") from None
+    return found
+
+
+def require_shallow(value: Any) -> Any:
+    """The same value, unless it is nested deeper than `DEEPEST`: others go through it by recursion."""
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [item for part in parts for item in part if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+
+
 def save_state(path: Path, state: State) -> None:
     """A dict in one safetensors file: tensors as such, the tree around them with a checksum as JSON in its header."""
     tensors: dict[str, Tensor] = {}
@@ -110,13 +166,23 @@ def load_state(path: Path, device: torch.device | str = "cpu") -> State:
     Note: files of older versions have no checksum, and are read as far as their format lets them.
     """
     try:
+        if not path.is_file():
+            raise ValueError("there is no ordinary file of that name")
         with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
             tree = json.loads(file.metadata()["state"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if tree.pop("$checksum", None) not in (None, _checksum_of_state(tree, tensors)):
             raise ValueError("its checksum is wrong")
         return unpack(tree, tensors)
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        safetensors.SafetensorError,
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise UserError(
             f"{path} is damaged or is no state saved by snv ({error}). Restore it from a copy, or remove it."
         ) from None

@@ -9,9 +9,9 @@ from pathlib import Path
 from snv.data import cifar, digits, folder, imagenet, mnist, tiny_imagenet
 from snv.data.arrays import from_arrays
 from snv.data.augment import Preprocess
-from snv.data.folder import is_picture, list_classes
+from snv.data.folder import list_classes
 from snv.data.given import as_source
-from snv.data.images import bytes_from_unit, decode, squared
+from snv.data.images import bytes_from_unit, decode, is_picture, squared
 from snv.data.locate import Options, Progress, cache_dir, silent
 from snv.data.split import Order, Parts, split_indices
 from snv.data.task import Half, InMemory, Judged, Source, Split, Task, TaskStream

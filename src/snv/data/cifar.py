@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import pickle
-import tarfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from snv.archives import BROKEN, tar_members
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
 from snv.data.locate import Options, damaged, obtain
+from snv.data.plain_pickle import NotPlainError, read_plain
 from snv.data.task import Source
+from snv.files import read_bytes
 
 SHAPE = (3, 32, 32)
+LARGEST = 2**29
+"""Bytes that all files of an archive may have; the official ones have 186 million."""
 ADDRESS = "https://www.cs.toronto.edu/~kriz/"
 
 
@@ -99,62 +100,57 @@ def _load(variant: Variant, options: Options) -> Source:
 def _n_test(variant: Variant, path: Path) -> int:
     """Images of the official test part, which is the last."""
     name = variant.parts[-1]
-    return len(_field(_files(path, {name}), name, variant.labels, path))
+    return len(_labels(_contents(path, {name})[name], name, variant, path))
 
 
 def _decoding(variant: Variant, path: Path) -> Decoding:
-    files = _files(path, {*variant.parts, variant.meta})
-    names = tuple(name.decode() for name in _field(files, variant.meta, variant.class_names, path))
-    labels = [np.array(_field(files, part, variant.labels, path), np.int64) for part in variant.parts]
-    images = [np.asarray(_field(files, part, b"data", path)) for part in variant.parts]
+    contents = _contents(path, {*variant.parts, variant.meta})
+    names = _class_names(contents[variant.meta], variant, path)
+    labels = [_labels(contents[part], part, variant, path) for part in variant.parts]
+    images = [contents[part].get(b"data") for part in variant.parts]
     for part, numbers, pixels in zip(variant.parts, labels, images, strict=True):
-        if pixels.dtype != np.uint8 or pixels.shape != (len(numbers), 3072):
-            raise damaged(path, f"{part} holds {len(numbers)} labels and pixels of shape {pixels.shape}")
+        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(numbers), 3072):
+            found = pixels.shape if isinstance(pixels, np.ndarray) else type(pixels).__name__
+            raise damaged(path, f"{part} holds {len(numbers)} labels and pixels of shape {found}")
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
             raise damaged(path, f"{part} has labels outside 0 to {len(names) - 1}")
     return Decoding(np.concatenate(labels), names, np.concatenate(images).reshape(-1, *SHAPE))
 
 
-def _files(path: Path, wanted: set[str]) -> dict[str, bytes]:
-    """The contents of some files, by name."""
-    members: dict[str, bytes] = {}
+def _class_names(meta: dict[Any, Any], variant: Variant, path: Path) -> tuple[str, ...]:
+    names = meta.get(variant.class_names)
+    if not isinstance(names, list) or not all(isinstance(name, bytes) and name.isascii() for name in names):
+        raise damaged(path, f"{variant.meta} holds no names of classes")
+    return tuple(name.decode("ascii") for name in names)
+
+
+def _labels(part: dict[Any, Any], name: str, variant: Variant, path: Path) -> NDArray[np.int64]:
+    """One number per image; nested lists, which could stand for any number of them, are none."""
+    labels = part.get(variant.labels)
+    if not isinstance(labels, list) or not all(isinstance(label, int) and abs(label) < 2**31 for label in labels):
+        raise damaged(path, f"{name} holds no labels")
+    return np.array(labels, np.int64)
+
+
+def _contents(path: Path, wanted: set[str]) -> dict[str, dict[Any, Any]]:
+    """The dictionaries in some files, by name."""
     try:
         if path.is_dir():
-            return {name: (path / name).read_bytes() for name in wanted}
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = member.name.rsplit("/", 1)[-1]
-                if name in wanted and (file := archive.extractfile(member)):
-                    members[name] = file.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+            files = {name: read_bytes(path / name, LARGEST) for name in sorted(wanted)}
+        else:
+            files = tar_members(path, wanted, LARGEST)
+    except BROKEN as error:
         raise damaged(path, error) from None
-    if missing := wanted - set(members):
+    if missing := wanted - set(files):
         raise damaged(path, f"{', '.join(sorted(missing))} is missing")
-    return members
+    return {name: _dictionary(data, name, path) for name, data in sorted(files.items())}
 
 
-def _field(files: dict[str, bytes], name: str, key: bytes, path: Path) -> Any:
-    """One entry of one pickled dictionary."""
+def _dictionary(data: bytes, name: str, path: Path) -> dict[Any, Any]:
     try:
-        return _Plain(io.BytesIO(files[name]), encoding="bytes").load()[key]
-    except Exception as error:  # a damaged pickle can fail in any way
+        found = read_plain(data)
+    except NotPlainError as error:
         raise damaged(path, f"{name}: {error}") from None
-
-
-_ARRAY: NDArray[np.uint8] = np.empty(0, np.uint8)
-_ALLOWED = {
-    ("numpy.core.multiarray", "_reconstruct"): _ARRAY.__reduce__()[0],
-    ("numpy._core.multiarray", "_reconstruct"): _ARRAY.__reduce__()[0],
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-}
-
-
-class _Plain(pickle.Unpickler):
-    """Reads dictionaries, lists, strings, numbers and arrays; a pickle that asks for anything else is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, as no official file does") from None
+    if not isinstance(found, dict):
+        raise damaged(path, f"{name} holds no dictionary")
+    return found

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-import zipfile
-import zlib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
+from snv.archives import BROKEN, read_npz
 from snv.data.arrays import Arrays, from_arrays
 from snv.data.cache import Decoding, cached, mark_of
-from snv.data.images import decode
+from snv.data.images import decode, is_picture
 from snv.data.locate import Options
 from snv.data.task import Source
 from snv.errors import UserError
+from snv.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +77,7 @@ def _images(folder: Path, root: Path) -> Iterator[Path]:
         elif is_picture(entry):
             yield entry
         else:
-            log.warning("%s is ignored: %r is no image format that can be read.", entry, entry.suffix)
+            log.warning("%s is ignored: %r is no image format that can be read.", printable(str(entry)), entry.suffix)
 
 
 def _check_link(entry: Path, root: Path) -> None:
@@ -93,17 +91,6 @@ def _check_link(entry: Path, root: Path) -> None:
             )
 
 
-def is_picture(path: Path) -> bool:
-    """Whether its name ends like those of files that Pillow can read."""
-    return path.suffix.lower() in _suffixes()
-
-
-@cache
-def _suffixes() -> frozenset[str]:
-    """What the names of files that Pillow can read end in."""
-    return frozenset(suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN)
-
-
 def _readable(name: str) -> str:
     """A file name as text that can be stored and shown, also where the file system holds other bytes."""
     return os.fsencode(name).decode(errors="replace")
@@ -113,11 +100,10 @@ def load_npz(path: Path, options: Options) -> Source:
     """Arrays ``images`` and ``labels`` of a NumPy archive, as in `from_arrays`."""
     path = path.expanduser()
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            images, labels = (file[key] for key in ("images", "labels"))
+        images, labels = read_npz(path, ("images", "labels")).values()
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a file made by numpy.savez(path, images=…, labels=…).") from None
-    except (KeyError, ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+    except BROKEN as error:
         raise UserError(
             f"{path} is no .npz file with plain arrays called images and labels ({error}). "
             "Make one with numpy.savez(path, images=…, labels=…)."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from snv.errors import UserError
+from snv.files import read_bytes
+
+FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF")
+"""What pictures come in. Pillow reads forty more, one of which runs a program (EPS), and none of which cameras write."""
+LARGEST = 2**30
+"""Bytes of a picture file."""
+SCANS = 100
+"""Of a JPEG; ten are usual, and every further one may cost as much as decoding the picture."""
 
 
 def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.uint8]:
@@ -23,7 +32,7 @@ def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.u
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd metadata are no concern of ours
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file) as image:
+            with Image.open(_read(file, name), formats=_formats()) as image:
                 if image.width * image.height > (Image.MAX_IMAGE_PIXELS or math.inf):
                     raise Image.DecompressionBombError  # warnings belong to all threads, so they may pass unseen
                 image.draft(None, (2 * size, 2 * size))  # large JPEGs decode at a fraction of their size
@@ -37,6 +46,34 @@ def decode(file: io.BytesIO | Path, name: str | Path, size: int) -> NDArray[np.u
         raise
     except Exception as error:  # Pillow's readers fail in many ways: OSError, SyntaxError, struct.error …
         raise UserError(f"{name} cannot be read as an image ({error}). Replace it or remove it.") from None
+
+
+def is_picture(path: Path) -> bool:
+    """Whether its name ends like those of files that are read."""
+    return path.suffix.lower() in _suffixes()
+
+
+@cache
+def _suffixes() -> frozenset[str]:
+    return frozenset(suffix for suffix, kind in Image.registered_extensions().items() if kind in _formats())
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those that this Pillow was built with."""
+    Image.init()
+    return tuple(kind for kind in FORMATS if kind in Image.OPEN)
+
+
+def _read(file: io.BytesIO | Path, name: str | Path) -> io.BytesIO:
+    """The bytes of a picture; a JPEG of so many scans that decoding it would never end is refused."""
+    stream = file if isinstance(file, io.BytesIO) else io.BytesIO(read_bytes(file, LARGEST))
+    data = stream.getvalue()
+    if data[:2] == b"\xff\xd8" and data.count(b"\xff\xda") > SCANS:
+        raise UserError(
+            f"{name} is a JPEG of more than {SCANS} scans, as files made to keep a computer busy are. Save it anew."
+        )
+    return stream
 
 
 def squared(image: Image.Image, name: str | Path, size: int) -> NDArray[np.uint8]:

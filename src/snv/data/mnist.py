@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snv.archives import BROKEN, gunzipped
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
@@ -18,6 +17,8 @@ from snv.data.task import Source
 from snv.errors import UserError
 
 SIDE = 28
+LARGEST = 2**26
+"""Bytes of a file unpacked; the largest official one has 47 million."""
 FILES = (
     "train-images-idx3-ubyte.gz",
     "train-labels-idx1-ubyte.gz",
@@ -138,10 +139,8 @@ def _check(
 def read_idx(path: Path, ndim: int) -> NDArray[np.uint8]:
     """The bytes of an IDX file as an array: magic number, ``ndim`` big-endian lengths, then exactly that many bytes."""
     try:
-        data = path.read_bytes()
-        if path.suffix == ".gz":
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
+        data = gunzipped(path, LARGEST)
+    except BROKEN as error:
         raise damaged(path, error) from None
     start = 4 + 4 * ndim
     if len(data) < start or data[:4] != bytes((0, 0, 8, ndim)):

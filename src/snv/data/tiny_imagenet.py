@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,16 +13,20 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from snv.archives import BROKEN, TooLargeError, zip_member
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote
 from snv.data.images import decode
 from snv.data.locate import Options, damaged, obtain
 from snv.data.task import Source
+from snv.files import read_bytes
 
 REMOTE = Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de")
 PATTERNS = ("tiny-imagenet-200.zip", "tiny-imagenet-200", "tiny-imagenet*.zip")  # subsets of the official zip too
 SIZE = 64
+LARGEST, MOST = 2**24, 500_000
+"""Bytes of a file, and how many files; the official zip has 120,609, none larger than 9 million."""
 MEAN, STD = (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)
 
 Read: TypeAlias = Callable[[str], bytes]
@@ -89,8 +92,8 @@ def _validation(members: set[str], read: Read) -> list[tuple[str, str]]:
     """What the official list names, with its WordNet id."""
     if "val/val_annotations.txt" not in members:
         return []
-    rows = (line.split("\t") for line in read("val/val_annotations.txt").decode().splitlines() if line)
-    return [(f"val/images/{row[0]}", row[1]) for row in rows]
+    rows = (line.split("\t") for line in read("val/val_annotations.txt").decode().splitlines())
+    return [(f"val/images/{row[0]}", row[1]) for row in rows if len(row) > 1]
 
 
 def class_names(wnids: Sequence[str], words: str) -> tuple[str, ...]:
@@ -107,10 +110,16 @@ def _contents(path: Path) -> Iterator[Contents]:
     try:
         if path.is_dir():
             names = [file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()]
-            yield Contents(names, lambda name: (path / name).read_bytes())
+            yield Contents(_few(names), lambda name: read_bytes(path / name, LARGEST))
             return
         with zipfile.ZipFile(path) as archive:
             full = {name.partition("/")[2]: name for name in archive.namelist() if not name.endswith("/")}
-            yield Contents(list(full), lambda name: archive.read(full[name]))
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+            yield Contents(_few(list(full)), lambda name: zip_member(archive, full[name], LARGEST))
+    except BROKEN as error:
         raise damaged(path, error) from None
+
+
+def _few(names: list[str]) -> list[str]:
+    if len(names) > MOST:
+        raise TooLargeError(f"it holds more than {MOST:,} files")
+    return names

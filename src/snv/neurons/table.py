@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from jaxtyping import Bool, Float32
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
+from snv.archives import BROKEN, read_npz
 from snv.errors import UserError
 from snv.files import write_atomic
 from snv.neurons.find import Neurons
@@ -55,19 +55,22 @@ class NeuronTable:
     def load(cls, path: Path) -> NeuronTable:
         """What `save` wrote; a damaged file is named, never half-read."""
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                layers, sizes = stored["layers"].tolist(), stored["sizes"].tolist()
-                values, masks = stored["values"], stored["masks"]
-        except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            stored = read_npz(path, ("layers", "sizes", "values", "masks"))
+            names, counts, values, masks = stored.values()
+            kinds = "".join(array.dtype.kind for array in stored.values())
+            if kinds != "Uifb" or names.shape != counts.shape or names.ndim != 1 or (counts < 0).any():
+                raise ValueError("it names no layers with so many neurons each")
+        except BROKEN as error:
             raise UserError(
                 f"{path} is damaged or holds no table of neurons ({error}). Restore or remove it."
             ) from None
+        layers, sizes = names.tolist(), counts.tolist()
         if values.shape != masks.shape or values.ndim != 2 or values.shape[1] != sum(sizes):
             raise UserError(
                 f"{path} holds no table of neurons: its layers have {sum(sizes)} neurons, its values the shape "
                 f"{values.shape} and its masks {masks.shape}. Restore or remove it."
             )
-        return cls(tuple(layers), tuple(sizes), values, masks)
+        return cls(tuple(layers), tuple(sizes), values.astype(np.float32, copy=False), masks)
 
 
 def _rows(parts: Sequence[Tensor], n: int, kind: DTypeLike) -> NDArray[Any]:

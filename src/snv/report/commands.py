@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from snv.config import RunConfig, build, parse_setting, without_retired
+from snv.errors import UserError
+from snv.learners import is_own
 
 ALWAYS = ("method", "scenario", "seed", "data.name", "data.tasks")
 """What a run is about, said even if it is the default."""
@@ -19,6 +21,8 @@ def command(stored: Mapping[str, Any], where: Path) -> str:
 
     Settings that this version has no more, or never had, are a `UserError` which says so.
     """
+    if is_own(str(stored.get("method"))):
+        raise UserError("The method is a file of somebody's own, which is not executed to make a page.")
     config: RunConfig = build(RunConfig, without_retired(stored, where))
     usual = dict(flat(RunConfig(config.method, config.scenario).as_dict()))
     said = [(name, value) for name, value in flat(config.as_dict()) if name in ALWAYS or value != usual[name]]

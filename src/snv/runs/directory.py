@@ -32,7 +32,19 @@ from filelock import FileLock, Timeout
 
 from snv import ranks
 from snv.errors import InUseError, UserError
-from snv.files import State, load_state, read_json, save_state, sweep, write_json, write_sealed, write_text
+from snv.files import (
+    State,
+    load_state,
+    parsed_json,
+    read_bytes,
+    read_json,
+    save_state,
+    sweep,
+    write_json,
+    write_sealed,
+    write_text,
+)
+from snv.runs.checked import fitting, require_record
 from snv.runs.record import Record
 
 log = logging.getLogger(__name__)
@@ -67,6 +79,8 @@ class RunDirectory:
     @ranks.told
     def _acquire(self) -> None:
         make_directory(self.path)
+        if os.path.lexists(self.path / "lock") and not self._lock_is_plain():
+            raise UserError(f"{self.path / 'lock'} is a link or no file, as no run makes one. Remove it.")
         try:
             self._lock.acquire()
         except Timeout:
@@ -88,7 +102,7 @@ class RunDirectory:
 
     def in_use(self) -> bool:
         """Whether a process holds the directory now."""
-        if not (self.path / "lock").exists() or not os.access(self.path / "lock", os.W_OK):
+        if not self._lock_is_plain() or not os.access(self.path / "lock", os.W_OK):
             return False
         lock = FileLock(self.path / "lock", timeout=0)
         try:
@@ -97,11 +111,16 @@ class RunDirectory:
         except Timeout:
             return True
 
+    def _lock_is_plain(self) -> bool:
+        """Whether there is a lock, and it is a file of the run: locking a link would empty, or make, another's."""
+        lock = self.path / "lock"
+        return lock.is_file() and not lock.is_symlink()
+
     def _owner(self) -> str:
         try:
             owner = read_json(self.path / "owner.json")
             return f"process {owner['pid']} on {owner['host']}"
-        except (OSError, UserError, KeyError):
+        except (OSError, UserError, KeyError, TypeError):
             return "another process"
 
     # ---- what was asked for
@@ -142,7 +161,8 @@ class RunDirectory:
             raise damage[0]
         for error in damage:
             log.warning("%s The run goes on from an earlier checkpoint.", error)
-        return max(states, key=lambda state: (state["task"], state["stage"]), default=None)
+        with fitting(self.checkpoints):
+            return max(states, key=lambda state: (state["task"], state["stage"]), default=None)
 
     @ranks.by_first
     def save_now(self, state: State) -> None:
@@ -194,12 +214,14 @@ def load_record(path: Path) -> Record:
     directory = RunDirectory(path)
     if not directory.is_run():
         raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
-    config = directory.read("config.json")
-    stored = directory.read("record.json")
+    config, stored = directory.read("config.json"), directory.read("record.json")
+    costs = directory.measured()
+    if isinstance(costs, dict) and isinstance(stored, dict):
+        costs["macs"] = stored.get("macs", {})
+    require_record(config, stored, costs, path)
     record = Record.blank(config, len(stored["untrained"]))
     record.load_results(stored)
-    record.cost = directory.measured() | {"macs": stored["macs"]}
-    record.status = stored["status"]
+    record.cost, record.status = costs, str(stored.get("status", record.status))
     if record.status != "finished":
         record.status = "running" if directory.in_use() else "interrupted"
     return record
@@ -207,7 +229,10 @@ def load_record(path: Path) -> Record:
 
 def load_log(path: Path) -> list[dict[str, Any]]:
     """What a run directory's log says of every epoch."""
-    return [json.loads(line) for line in (path / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    try:
+        return [parsed_json(line) for line in read_bytes(path / "log.jsonl").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path / 'log.jsonl'} is no log of a run ({error}). Restore it from a copy.") from None
 
 
 def find_runs(folder: Path) -> list[Path]:

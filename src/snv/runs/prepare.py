@@ -20,6 +20,7 @@ from snv.errors import UserError
 from snv.files import load_state
 from snv.learners import Learner, is_own, method_named
 from snv.networks import Network, build_network, bytes_of, own_body
+from snv.runs.checked import fitting, require_config, require_environment
 from snv.runs.directory import RunDirectory
 from snv.runs.environment import data_fingerprint, describe
 from snv.runs.given import NOTHING, Given, Own, given, marks
@@ -132,6 +133,8 @@ def open_run(path: Path, data_dir: Path | None, progress: Progress, **own: Unpac
     if not directory.is_run():
         raise UserError(f"{path} is not a run directory: it has no config.json. Give the --out of a `snv run`.")
     stored, environment = directory.read("config.json"), directory.read("environment.json")
+    require_config(stored, path)
+    require_environment(environment, path)
     if is_own(stored["method"]):
         if own.get("own_method") is None:
             raise UserError(
@@ -154,7 +157,8 @@ def restore(learner: Learner[Any], path: Path, n_done: int) -> None:
             f"{checkpoint} does not exist: the run has not got that far, or keeps only its last task (keep=last). "
             "Finish the run, or choose a task whose checkpoint is there."
         )
-    learner.load_state_dict(load_state(checkpoint)["learner"])
+    with fitting(checkpoint):
+        learner.load_state_dict(load_state(checkpoint)["learner"])
 
 
 @ranks.told

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from snv.errors import UserError
-from snv.files import read_json, write_sealed
+from snv.files import parsed_json, read_bytes, read_json, write_sealed
 from snv.neurons import NeuronTable
+from snv.runs.checked import require_record
 from snv.runs.directory import RunDirectory, load_record
 from snv.runs.neurons import FILE
 from snv.runs.record import Record
@@ -44,6 +44,8 @@ class Result:
         """What the run ran on and what was typed, if that was kept with the record."""
         file = self.path / "environment.json"
         found: dict[str, Any] | None = read_json(file) if file.exists() else None
+        if not isinstance(found, dict | None):
+            raise UserError(f"{file} does not describe a machine. Restore it, or remove it.")
         return found
 
 
@@ -64,8 +66,8 @@ def _records_in(path: Path) -> list[Path]:
 
 def _is_record(file: Path) -> bool:
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = parsed_json(read_bytes(file))
+    except (OSError, ValueError, UserError):
         return False
     return isinstance(stored, dict) and {"config", "accuracy", "tasks_done"} <= stored.keys()
 
@@ -75,7 +77,7 @@ def _read(path: Path) -> Result:
         return Result(path, load_record(path))
     if not _is_record(path):
         raise UserError(f"{path} is not the record of a run: it lacks a config or an accuracy matrix.")
-    return Result(path, record_of(read_json(path)))
+    return Result(path, record_of(read_json(path), path))
 
 
 def keep_result(run: Path, file: Path) -> None:
@@ -88,9 +90,10 @@ def keep_result(run: Path, file: Path) -> None:
     write_sealed(file, result.record.as_json())
 
 
-def record_of(stored: dict[str, Any]) -> Record:
-    """The inverse of `Record.as_json`."""
-    record = Record.blank(stored["config"], stored["tasks"])
+def record_of(stored: dict[str, Any], where: Path = Path("This")) -> Record:
+    """The inverse of `Record.as_json`, every part of it checked."""
+    require_record(stored.get("config"), stored, stored.get("cost"), where)
+    record = Record.blank(stored["config"], len(stored["untrained"]))
     record.load_results(stored)
-    record.status, record.cost = stored["status"], stored["cost"]
+    record.status, record.cost = str(stored.get("status", record.status)), stored["cost"]
     return record

@@ -20,6 +20,7 @@ from snv.data import TaskStream
 from snv.errors import DivergedError, Interrupted, UserError
 from snv.files import State, digest
 from snv.learners import bytes_beyond_network, require_parallel
+from snv.runs.checked import fitting, require_config, require_environment
 from snv.runs.details import Details
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.evaluate import Answers, answers
@@ -93,6 +94,8 @@ def _run(
     directory.check_is_ours()
     if directory.is_run():
         stored, environment = directory.read("config.json"), directory.read("environment.json")
+        require_config(stored, out)
+        require_environment(environment, out)
         config = as_begun(config, stored)
         check_same(config, stored, out)
         check_marks(marks(config, handed), environment, out)
@@ -308,11 +311,8 @@ class _Run:
         """Go on from the newest checkpoint, or note down what begins."""
         state = self.directory.newest() if self.directory.is_run() else None
         if state is not None:
-            self.task, self.place = state["task"], Place(state["stage"], state["training"])
-            self.learner.load_state_dict(state["learner"])
-            self.record.load_results(state["record"])
-            self.log.extend(state["log"])
-            self.meter.load_counts(state["counts"] | ({} if ranks.first() else {"macs": {}}))
+            with fitting(self.directory.checkpoints):
+                self._go_on_from(state)
             if costs := self.directory.measured():
                 self.meter.load_measured(costs)
                 self.ranks.extend(costs.get("ranks", []))
@@ -324,6 +324,13 @@ class _Run:
         self._export()
         self._export_neurons()
         self.directory.write("config.json", self.record.config)
+
+    def _go_on_from(self, state: State) -> None:
+        self.task, self.place = state["task"], Place(state["stage"], state["training"])
+        self.learner.load_state_dict(state["learner"])
+        self.record.load_results(state["record"])
+        self.log.extend(state["log"])
+        self.meter.load_counts(state["counts"] | ({} if ranks.first() else {"macs": {}}))
 
     def _export(self) -> None:
         """The copies for people, and the clock."""

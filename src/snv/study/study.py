@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from snv.config import build, check_own, flat
 from snv.errors import UserError, unknown
+from snv.files import plain_toml
 from snv.learners import LEARNERS, SCENARIOS, method_named
 from snv.training import Scenario
 
@@ -73,7 +73,7 @@ class Study:
 
 def load_study(path: Path) -> Study:
     """A study from its TOML file; unknown keys are answered with the nearest known ones."""
-    values = read(path)
+    values = plain_toml(path)
     tables = values.pop("groups", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise UserError(f"{path}: groups are tables such as [groups.first].")
@@ -87,13 +87,3 @@ def load_study(path: Path) -> Study:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return study
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A TOML file as it is."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a readable TOML file: {error}.") from None
