@@ -11,7 +11,7 @@ import typer
 from snv.cli.evaluate import OwnMethod
 
 if TYPE_CHECKING:
-    from snv.shapley import Valuation
+    from snv.shapley import Valuation, Workers
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +32,12 @@ def value(
     ] = None,
     max_evaluations: Annotated[float, typer.Option(help="Stop after so many V(S).")] = math.inf,
     max_seconds: Annotated[float, typer.Option(help="Stop after so long.")] = math.inf,
+    workers: Annotated[
+        int | None, typer.Option(help="So many processes evaluate; their number changes the time only.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="These workers are on a Ray cluster: host:port, auto, or local.")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     own_method: OwnMethod = None,
     out: Annotated[Path | None, typer.Option(help="Where to save; default: RUN/values/…")] = None,
@@ -61,6 +67,7 @@ def value(
             method,
             after=after,
             data_dir=data_dir,
+            workers=workers_asked(workers, ray),
             own_method=own_method,
             progress=bar,
             announce=None if as_json else lambda bill: say(f"{bill}\n"),
@@ -79,6 +86,16 @@ def value(
     else:
         tell(valuation)
         say(f"\nsaved: {path}" + (f"    pictures: {path.with_suffix('')}/" if plots else ""))
+
+
+def workers_asked(n: int | None, ray: str | None) -> Workers | None:
+    """Processes of this machine, or of a cluster."""
+    from snv.errors import UserError
+    from snv.shapley import Workers
+
+    if n is None and ray is not None:
+        raise UserError("--ray says where workers are; --workers says how many. Add e.g. --workers 8.")
+    return None if n is None else Workers(n, ray)
 
 
 def as_object(valuation: Valuation) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from snv.errors import UserError
 from snv.runs.moment import check_moment, moment_of
 from snv.runs.prepare import Prepared, left_as_found, open_run, restore
 from snv.runs.progress import Progress
-from snv.shapley import Number, Valuation, spearman
+from snv.shapley import Number, Valuation, Workers, spearman
 from snv.training import RATE_LOWERED, Fault, Place, Reporter, Training, learn_stages
 from snv.valuation import Bill, LearnedValues, value_neurons
 
@@ -32,6 +32,7 @@ def value_run(
     announce: Callable[[Bill], None] | None = None,
     max_evaluations: float = math.inf,
     max_seconds: float = math.inf,
+    workers: int | Workers | None = None,
     own_method: str | None = None,
     network: nn.Module | None = None,
     data: Any = None,
@@ -41,11 +42,16 @@ def value_run(
 
     V(S) is measured on the task's validation images, within its own head in TIL and among all classes seen in CIL.
     ``in-run`` repeats the training of the task, bit for bit, and credits every step to the neurons that moved.
+    ``workers`` evaluate coalitions and gradients in place of this process, see `value_neurons`.
     ``own_method``, ``network`` and ``data`` are those of the run, if it was made with some of one's own.
     """
     run = open_run(path, data_dir, progress, own_method=own_method, network=network, data=data)
     check_moment(run, task, after)
     if method == "in-run":
+        if workers:
+            raise UserError(
+                "in-run values come from training, step after step, which no workers can share. Leave them out."
+            )
         return _valued_while_training(run, path, task, settings.get("k", 0.1), progress)
     restore(run.learner, path, task if after is None else after)
     moment = moment_of(run, run.stream.task(task - 1), task)
@@ -58,6 +64,7 @@ def value_run(
         max_seconds=max_seconds,
         announce=announce,
         progress=progress,
+        workers=workers,
         **settings,
     )
 

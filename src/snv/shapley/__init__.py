@@ -12,7 +12,9 @@ from snv.shapley.gradient import GradientSettings, gates_of_pair
 from snv.shapley.hybrid import coalitions_by_size
 from snv.shapley.known_games import Airport, KnownGame, Quadratic, Unanimity, saturating, voting
 from snv.shapley.plots import save_plots
+from snv.shapley.questions import WorkerError
 from snv.shapley.result import Account, Valuation, account
+from snv.shapley.workers import Workers, as_threaded_as, workers_of
 
 __all__ = [
     "ESTIMATORS",
@@ -31,8 +33,11 @@ __all__ = [
     "TMABSettings",
     "Unanimity",
     "Valuation",
+    "WorkerError",
+    "Workers",
     "account",
     "as_printed",
+    "as_threaded_as",
     "coalitions_by_size",
     "estimate",
     "estimator",
@@ -45,4 +50,5 @@ __all__ = [
     "spearman",
     "top_k_precision",
     "voting",
+    "workers_of",
 ]

@@ -12,11 +12,12 @@ from snv.shapley.bandit import TMABSettings, tmab
 from snv.shapley.budget import UNLIMITED, Budget, Progress, Settings, settings_from
 from snv.shapley.exact import ExactSettings, exact
 from snv.shapley.game import Game
-from snv.shapley.gradient import GradientSettings, gradient
+from snv.shapley.gradient import GradientSettings, gradient, need_gradient
 from snv.shapley.hybrid import HybridSettings, hybrid
 from snv.shapley.permutation import MonteCarloSettings, TruncatedSettings, montecarlo, truncated
 from snv.shapley.regression import RegressionSettings, regression
 from snv.shapley.result import Valuation
+from snv.shapley.workers import Workers, sharing
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,22 @@ def estimate(
     progress: Progress | None = None,
     resume: Valuation | None = None,
     candidates: Mask | None = None,
+    workers: int | Workers | None = None,
     **settings: Any,
 ) -> Valuation:
     """The value of every player, by the named method; ``settings`` are those of its settings class.
 
     ``candidates`` are the players that compete for the k places (default: everyone), for methods that look at the cut.
+    ``workers`` evaluate the game in place of this process: the same values in less time.
     """
     chosen = estimator(method)
     own = settings_from(chosen.settings, settings)
     if candidates is not None and not chosen.contest:
         others = " or ".join(name for name, other in ESTIMATORS.items() if other.contest)
         raise UserError(f"{method} values all players alike, whoever competes; leave candidates out, or use {others}.")
-    return chosen.function(game, own, seed=seed, budget=budget, progress=progress, resume=resume, candidates=candidates)
+    if chosen.needs_gradient:
+        need_gradient(game, method)
+    with sharing(game, workers) as shared:
+        return chosen.function(
+            shared, own, seed=seed, budget=budget, progress=progress, resume=resume, candidates=candidates
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float64
@@ -12,6 +14,7 @@ from snv.shapes import Gates, Indices, Mask
 
 Coalitions = Bool[Tensor, "p n"]
 Payoffs = Float64[Tensor, " p"]
+Drawn = TypeVar("Drawn")
 
 
 class Game(ABC):
@@ -51,3 +54,12 @@ class Game(ABC):
     ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m at each row of ``gates`` and v there, v being V continued to gates in [0, 1]."""
         raise TypeError(f"{type(self).__name__} has no gradient; use an estimator that needs V(S) only")
+
+    def drawn(
+        self,
+        draw: Callable[[range], Drawn],
+        numbers: range,
+        later: Iterable[range] = (),  # noqa: ARG002 - for workers, who look ahead
+    ) -> Drawn:
+        """``draw(numbers)``, whose turn it is; ``later`` are the draws after it, should nothing end them."""
+        return draw(numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypedDict, TypeVar, runtime_checkable
 
 import torch
@@ -107,7 +107,9 @@ class Estimation:
                 price = cost(sample) if callable(cost) else cost
                 self.meter.check(price)
                 many = self.meter.how_often(price, at_once)
-                sample = sample.extend(draw(range(sample.draws, min(sample.draws + many, total)), sample))
+                coming = turns(sample.draws, many, at_once, total)
+                made = self.game.drawn(lambda numbers, known=sample: draw(numbers, known), next(coming), coming)  # type: ignore[misc]
+                sample = sample.extend(made)
                 self.meter.report(sample.draws, total)
             self.meter.stopped = reason
         return sample
@@ -149,6 +151,14 @@ class Estimation:
             not resume.state.get("merged"), "A merged valuation cannot be continued; continue its parts and merge anew."
         )
         return resume.state
+
+
+def turns(first: int, many: int, at_once: int, total: int) -> Iterator[range]:
+    """The next ``many`` draws together, then those after them, ``at_once`` at a time."""
+    end = min(first + many, total)
+    yield range(first, end)
+    for start in range(end, total, at_once):
+        yield range(start, min(start + at_once, total))
 
 
 def labels(game: Game, kind: str) -> tuple[str, ...] | None:

@@ -38,6 +38,9 @@ class Stacked:
     def __init__(self, images: Tensor, device: torch.device | None = None) -> None:
         self.images, self.device = images, device or images.device
 
+    def __reduce__(self) -> tuple[type[Stacked], tuple[Tensor, torch.device]]:
+        return Stacked, (self.images.clone(), self.device)  # not the tensor that they are a part of
+
     def __len__(self) -> int:
         return len(self.images)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, Float64
@@ -18,7 +18,7 @@ from snv.shapes import Gates, Indices, Mask
 from snv.shapley import Coalitions, Game, Payoffs
 from snv.valuation.examples import Examples, as_examples, in_batches
 from snv.valuation.hooked import Hooked, gated_logits, n_bytes
-from snv.valuation.payoffs import Terms, make_payoff
+from snv.valuation.payoffs import Payoff, Terms, make_payoff
 from snv.valuation.prefix import Plan, Replay, Untraceable, traced
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class NeuronGame(Game):
         images: Tensor | Examples,
         labels: Tensor,
         neurons: Neurons | None = None,
-        payoff: str | Terms = "loss",
+        payoff: str | Terms | Payoff = "loss",
         *,
         means: Means | None = None,
         silent: bool = False,
@@ -83,6 +83,18 @@ class NeuronGame(Game):
             self.payoff = make_payoff(payoff, logits, labels[: len(few)], groups)
             self._engine = self._choose_engine(few, share_prefixes)
         self.samples_examples = self.payoff.samples_examples
+
+    def __reduce__(self) -> tuple[Callable[..., NeuronGame], tuple[Any, ...]]:
+        """On its way to another process: what it is made of, to be made there with the same means."""
+        images = self.images.clone() if isinstance(self.images, Tensor) else self.images  # not what it is a part of
+        make = partial(
+            NeuronGame,
+            means=self.means,
+            forward=self.forward,
+            memory=self.memory,
+            share_prefixes=self.shares_prefixes,
+        )
+        return make, (self.model, images, self.labels.clone(), self.neurons, self.payoff)
 
     @property
     def names(self) -> list[str]:

@@ -82,8 +82,10 @@ class Payoff:
         return -(scores.amax(0) - scores.amin(0))
 
 
-def make_payoff(payoff: str | Terms, example: Logits, labels: Labels, groups: Tensor | None = None) -> Payoff:
+def make_payoff(payoff: str | Terms | Payoff, example: Logits, labels: Labels, groups: Tensor | None = None) -> Payoff:
     """The payoff of that name, or of a callable, whose kind shows in its answer for ``example``."""
+    if isinstance(payoff, Payoff):
+        return payoff
     if callable(payoff):
         return Payoff(getattr(payoff, "__name__", "payoff"), payoff, scalar=_is_scalar(payoff, example, labels))
     if payoff not in PAYOFFS:

@@ -15,7 +15,18 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from snv.errors import UserError
 from snv.neurons import Forward, Neurons, evaluating, find_neurons
-from snv.shapley import Budget, Number, Progress, Valuation, estimate, estimator, forecast
+from snv.shapley import (
+    Budget,
+    Number,
+    Progress,
+    Valuation,
+    Workers,
+    as_threaded_as,
+    estimate,
+    estimator,
+    forecast,
+    workers_of,
+)
 from snv.valuation.examples import Data, examples_of
 from snv.valuation.neuron_game import NeuronGame
 from snv.valuation.payoffs import Terms
@@ -66,6 +77,7 @@ def value_neurons(
     announce: Callable[[Bill], None] | None = None,
     progress: Progress | None = None,
     resume: Valuation | None = None,
+    workers: int | Workers | None = None,
     **settings: Any,
 ) -> Valuation:
     """The Shapley value of every filter and hidden unit of ``model``, in the game V(S) = payoff with only S active.
@@ -76,12 +88,16 @@ def value_neurons(
     ``settings`` are those of the estimator (`snv.valuation.ESTIMATORS`), e.g. ``draws=64`` of ``gradient``. The bill is
     given to ``announce`` (or logged) before anything is spent; ``max_evaluations`` and ``max_seconds`` end the
     estimation early, with the estimate so far and the reason in ``stopped``.
+    With ``workers`` other processes evaluate coalitions and gradients; their number changes the time, not the values.
     """
     estimator(method)  # an unknown name is refused before the data are read
-    game = neuron_game(model, data, payoff, neurons, include, exclude, groups, forward, memory)
-    (announce or log_bill)(bill(game, method, k=k, **settings))
-    budget = Budget(max_evaluations=max_evaluations, max_seconds=max_seconds)
-    return estimate(game, method, seed=seed, budget=budget, progress=progress, resume=resume, k=k, **settings)
+    workers, budget = workers_of(workers), Budget(max_evaluations=max_evaluations, max_seconds=max_seconds)
+    with as_threaded_as(workers):
+        game = neuron_game(model, data, payoff, neurons, include, exclude, groups, forward, memory)
+        (announce or log_bill)(bill(game, method, k=k, **settings))
+        return estimate(
+            game, method, seed=seed, budget=budget, progress=progress, resume=resume, workers=workers, k=k, **settings
+        )
 
 
 def neuron_game(
