@@ -46,6 +46,7 @@ def run(
     stream: TaskStream | None = None,
     pause_after: int | None = None,
     tracker: Tracker | None = None,
+    saved: Callable[[], None] = lambda: None,
 ) -> Record:
     """Learn every task of the stream and return the record; continue what an earlier call left unfinished.
 
@@ -58,7 +59,7 @@ def run(
 
     ``stream`` stands in for the tasks that the config describes, whose data are then not even looked for. After
     ``pause_after`` epochs of training in all, the unfinished record is returned, and a later call goes on from there.
-    ``tracker`` hears of every epoch and task, see `snv.runs.trackers`.
+    ``tracker`` hears of every epoch and task, see `snv.runs.trackers`; ``saved`` is called after every checkpoint.
     """
     if stop_after is not None and stop_after < 1:
         raise UserError(f"A run stops after 1 task or more; got --stop-after {stop_after}.")
@@ -79,7 +80,7 @@ def run(
     tracker = tracker or Several()
     with directory.locked(), left_as_found(), closing(tracker):
         torch.set_num_threads(prepared.environment["threads"])
-        return _Run(prepared, directory, progress, tracker, pause_after).finish(stop_after)
+        return _Run(prepared, directory, progress, tracker, pause_after, saved).finish(stop_after)
 
 
 class _Paused(Exception):  # noqa: N818 - it was asked for
@@ -96,10 +97,11 @@ class _Run:
         progress: Progress,
         tracker: Tracker,
         pause_after: int | None = None,
+        saved: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.stream, self.learner = prepared.config, prepared.stream, prepared.learner
         self.directory, self.tell, self.note = directory, progress, note_of(progress)
-        self.pause_after = pause_after
+        self.pause_after, self.saved = pause_after, saved
         self.environment, self.tracker = prepared.environment, tracker
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
@@ -162,6 +164,7 @@ class _Run:
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
         self._export_neurons()
+        self.saved()
         self._track_task(t)
         self._stop_if_asked()
 
@@ -182,6 +185,7 @@ class _Run:
         if due or pausing or self.interrupts.signum is not None:
             self.directory.save_now(self._state(training.state_dict()))
             self._export()
+            self.saved()
             self._stop_if_asked()
         if pausing:
             raise _Paused
