@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from snv.data import Half, Judged, Parts
+from snv.devices import Resources
 from snv.errors import UserError, unknown
 from snv.files import plain_toml
 from snv.learners import LEARNERS, SCENARIOS, is_own, method_named, resolved
@@ -80,6 +81,7 @@ class RunConfig:
     threads: int | None = None  # of PyTorch on the CPU; None = as the machine has
     keep: Literal["all", "last"] = "all"  # which tasks' final weights stay on disk
     checkpoint_seconds: float = 30.0  # how much work a kill may cost
+    resources: Resources = field(default_factory=Resources)  # of a machine or cluster, where many runs share it
 
     def __post_init__(self) -> None:
         if is_own(self.method):
@@ -97,8 +99,10 @@ class RunConfig:
         return build(method_named(self.method).Config, self.learner, "learner")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, as in the TOML file, with the method's own settings spelt out."""
-        return dataclasses.asdict(self) | {"learner": dataclasses.asdict(self.learner_config())}
+        """Plain values, as in the TOML file, with the method's own settings spelt out; what it may take is left out."""
+        values = dataclasses.asdict(self) | {"learner": dataclasses.asdict(self.learner_config())}
+        del values["resources"]
+        return values
 
 
 def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
@@ -217,7 +221,7 @@ def layered(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def changed(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """The same run with other values of settings, by their dotted names."""
     made: RunConfig = build(RunConfig, layered([config.as_dict(), *(nested(*pair) for pair in settings.items())]))
-    return made
+    return dataclasses.replace(made, resources=config.resources)
 
 
 def nested(name: str, value: object) -> dict[str, Any]:

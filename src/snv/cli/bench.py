@@ -13,7 +13,7 @@ import typer
 from snv.errors import Interrupted, UserError, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from snv.study import Estimates, Plan, Standing
 
@@ -24,12 +24,17 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     config: Annotated[Path, typer.Argument(help="A study as a TOML file, such as configs/small.toml.")],
-    out: Annotated[Path, typer.Option(help="Where records go, and where they are looked for.")] = Path("results"),
-    runs: Annotated[Path, typer.Option(help="Where run directories go.")] = Path("runs"),
+    out: Annotated[
+        str, typer.Option(help="Where records go, and where they are looked for; may be a URL.")
+    ] = "results",
+    runs: Annotated[str, typer.Option(help="Where run directories go; may be a URL such as s3://…")] = "runs",
     jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; default: one per core.")] = None,
     only: Annotated[list[str] | None, typer.Option(help="Runs called like this: `snv-*`, `small-tiny/*`.")] = None,
     seeds: Annotated[str | None, typer.Option(help="These instead of the study's: 0,1,2.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="On a Ray cluster: auto, HOST:PORT, ray://HOST:PORT; local: here.")
+    ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
     against: Annotated[str | None, typer.Option(help="Compare with this run, paired by seed.")] = None,
     track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow or wandb; may be repeated.")] = None,
@@ -41,11 +46,12 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run, one per line.")] = False,
 ) -> None:
     """Work off a study: what is done stays, what was cut goes on. Stopped or killed, the same command continues."""
+    from contextlib import ExitStack
     from tempfile import TemporaryDirectory
 
     from snv.cli.board import Board
     from snv.cli.output import say
-    from snv.study import Estimates, Ledger, load_study, planned, work_off
+    from snv.study import Estimates, Ledger, at_hand, failures, hired, load_study, planned, work_off
     from snv.study import smoke as prove
 
     study = load_study(config)
@@ -54,18 +60,25 @@ def bench(
             standings = prove(study, Path(folder), jobs=jobs, only=only or [], watch=board)
             say_end(standings, as_json)
         return
-    plan, ledger = planned(study, only or [], seed_list(seeds), data_dir), Ledger(out, runs)
-    standings, estimates = ledger.survey(plan.jobs), Estimates(ledger.kept.values())
-    if dry_run:
-        say_plan(plan, standings, estimates, as_json)
-        return
+    plan = planned(study, only or [], seed_list(seeds), data_dir)
     check_reference(plan, against)
-    with Board(estimates, jobs, quiet=as_json) as board:
-        standings = work_off(standings, jobs=jobs, retry=retry, track=track or [], hang_after=hang_after, watch=board)
-    if not as_json:
-        for table in tables(standings, against):
-            say(table)
-    say_end(standings, as_json)
+    with ExitStack() as ending:
+        here = ending.enter_context(at_hand(out)), ending.enter_context(at_hand(runs, failures))
+        named = dict(zip(map(str, here), (out, runs), strict=True))
+        ledger = Ledger(*here)
+        standings, estimates = ledger.survey(plan.jobs), Estimates(ledger.kept.values())
+        if dry_run:
+            say_plan(plan, standings, estimates, as_json, named)
+            return
+        left = [standing.job.config for standing in standings if standing.state != "done"]
+        workers = ending.enter_context(hired(ray if left else None, jobs, runs, here[1], left, hang_after))
+        board = ending.enter_context(Board(estimates, workers.room(), quiet=as_json))
+        standings = work_off(standings, workers=workers, retry=retry, track=track or [], watch=board)
+        board.close()
+        if not as_json:
+            for table in tables(standings, against):
+                say(table)
+        say_end(standings, as_json, named)
 
 
 @contextmanager
@@ -86,7 +99,9 @@ def seed_list(seeds: str | None) -> list[int]:
         raise UserError(f"--seeds takes whole numbers such as 0,1,2; got {seeds!r}.") from None
 
 
-def say_plan(plan: Plan, standings: Sequence[Standing], estimates: Estimates, as_json: bool) -> None:
+def say_plan(
+    plan: Plan, standings: Sequence[Standing], estimates: Estimates, as_json: bool, named: Mapping[str, str]
+) -> None:
     """How all runs stand, what the rest will cost, and what was left out."""
     from snv.cli.board import count_text, duration
     from snv.cli.output import say, say_json, say_table
@@ -97,7 +112,7 @@ def say_plan(plan: Plan, standings: Sequence[Standing], estimates: Estimates, as
         for standing in standings:
             guess = guesses.get(standing.job.place)
             cost = {"seconds": guess.seconds, "bytes": guess.bytes, "rough": guess.rough} if guess else None
-            say_json(standing.as_json() | {"estimate": cost})
+            say_json(as_named(standing, named) | {"estimate": cost})
         return
     kinds: dict[tuple[str, str], list[Standing]] = {}
     for standing in standings:
@@ -161,14 +176,23 @@ def tables(standings: Sequence[Standing], against: str | None) -> list[str]:
     return made
 
 
-def say_end(standings: Sequence[Standing], as_json: bool) -> None:
+def as_named(standing: Standing, named: Mapping[str, str]) -> dict[str, Any]:
+    """One object for machines, with folders by the names that were given."""
+    found = standing.as_json()
+    for key in ("record", "directory"):
+        for folder, name in named.items():
+            found[key] = found[key] and found[key].replace(folder, name)
+    return found
+
+
+def say_end(standings: Sequence[Standing], as_json: bool, named: Mapping[str, str] | None = None) -> None:
     """What is done and what has failed; exit code 1 unless all is done."""
     from snv.cli.board import count_text
     from snv.cli.output import say, say_json
 
     if as_json:
         for standing in standings:
-            say_json(standing.as_json())
+            say_json(as_named(standing, named or {}))
     else:
         say(count_text(standings))
         say_failures(standings)

@@ -88,6 +88,10 @@ class Board:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """What is told from now on stands below."""
         if self._live is not None and self._live.is_started:
             self._live.stop()
 

@@ -49,37 +49,52 @@ def tune(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Trials side by side; default: one per core.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where ledger and choice go; default tuned/DATA-…")] = None,
+    ray: Annotated[
+        str | None, typer.Option(help="On a Ray cluster: auto, HOST:PORT, ray://HOST:PORT; local: here.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Where ledger and choice go; may be a URL; default tuned/DATA-…")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ledger as one JSON object.")] = False,
 ) -> None:
     """Search a method's settings on validation images; test images and later tasks are out of reach.
 
     Stopped or killed, the same command goes on.
     """
+    from contextlib import ExitStack
+
     from snv.cli.output import say_json
     from snv.cli.progress import Bar
     from snv.cli.run import default_directory, flags, split_arguments
     from snv.config import load_config
-    from snv.study import cores
+    from snv.runs import Mirror, is_url
+    from snv.study import at_hand, but_runs, hired, seats
     from snv.study import tune as tune_method
 
     path, overrides = split_arguments(settings or [])
     asked = flags(data=data, scenario=scenario, tasks=tasks, seed=seed, epochs=epochs, data_dir=data_dir)
     config = load_config(path, [*overrides, f"method={method}", *asked], preset)
     place = default_directory(config.data.name, config.data.tasks, config.scenario, config.method, config.seed)
-    out = out or Path("tuned", *place.parts[1:]) / protocol
-    with Bar(quiet=as_json, counted=True) as bar:
+    out = out or str(Path("tuned", *place.parts[1:]) / protocol)
+    elsewhere = ray is not None or is_url(out)
+    with ExitStack() as ending:
+        folder = ending.enter_context(at_hand(out, but_runs))
+        workers = ending.enter_context(hired(ray, jobs, out, folder, [config])) if elsewhere else None
+        bar = ending.enter_context(Bar(quiet=as_json, counted=True))
         tuning = tune_method(
             config,
-            out,
+            folder,
             protocol=protocol,
             sampler=sampler,
             trials=trials,
             seeds=numbers(seeds),
             space=None if space is None else dict(map(values_of, space)),
-            jobs=jobs or cores(),
+            jobs=jobs or seats([config.resources]),
+            workers=workers,
             progress=bar,
         )
+        if is_url(out):
+            Mirror(folder, out).remove("runs")
     if as_json:
         say_json(tuning.as_json())
     else:
@@ -104,7 +119,7 @@ def values_of(text: str) -> tuple[str, Sequence[Any]]:
     return name, values
 
 
-def tell(tuning: Tuning, out: Path, path: Path | None) -> None:
+def tell(tuning: Tuning, out: str, path: Path | None) -> None:
     """The story of a search on a terminal."""
     from snv.cli.output import as_lines, number, say, say_table
     from snv.study import as_words, ranked, reached
@@ -119,10 +134,10 @@ def tell(tuning: Tuning, out: Path, path: Path | None) -> None:
     facts = {name: f"not searched, stays at {tuning.kept(name)}: {why}" for name, why in tuning.space.left_out.items()}
     facts["spent"] = f"{len(tuning.trials)} trials, {spent['epochs']:,} epochs, {spent['seconds']:,.0f} s"
     facts["chosen"] = as_words(tuning.chosen)
-    facts["ledger"] = str(out / "ledger.md")
+    facts["ledger"] = f"{out}/ledger.md"
     say(as_lines(facts))
     config = f"{path} " if path else ""
     say(
-        f"\nsettings: {out / 'chosen.toml'}    use them: snv run {config}--method {tuning.config.method} "
-        f"--scenario {tuning.config.scenario} --preset {out / 'chosen.toml'}"
+        f"\nsettings: {out}/chosen.toml    use them: snv run {config}--method {tuning.config.method} "
+        f"--scenario {tuning.config.scenario} --preset {out}/chosen.toml"
     )

@@ -10,6 +10,7 @@ from snv.runs.evaluate import accuracy
 from snv.runs.given import Given, Own
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter
+from snv.runs.mirror import Mirror, Wanted, but_checkpoints, everything, is_url, mirrored
 from snv.runs.moment import Moment, moment_after
 from snv.runs.neurons import neurons_of
 from snv.runs.prepare import Prepared, left_as_found, open_run, prepare, stream_of
@@ -29,6 +30,7 @@ __all__ = [
     "Given",
     "Interrupts",
     "Meter",
+    "Mirror",
     "Moment",
     "NeuronTable",
     "Own",
@@ -39,15 +41,20 @@ __all__ = [
     "Result",
     "RunDirectory",
     "Tracker",
+    "Wanted",
     "accuracy",
+    "but_checkpoints",
     "describe",
     "evaluate_run",
+    "everything",
     "find_runs",
+    "is_url",
     "keep_result",
     "left_as_found",
     "load_log",
     "load_record",
     "make_directory",
+    "mirrored",
     "moment_after",
     "neurons_of",
     "open_run",

@@ -49,6 +49,7 @@ def run(
     stream: TaskStream | None = None,
     pause_after: int | None = None,
     tracker: Tracker | None = None,
+    saved: Callable[[], None] = lambda: None,
 ) -> Record:
     """Learn every task of the stream and return the record; continue what an earlier call left unfinished.
 
@@ -61,7 +62,7 @@ def run(
 
     ``stream`` stands in for the tasks that the config describes, whose data are then not even looked for. After
     ``pause_after`` epochs of training in all, the unfinished record is returned, and a later call goes on from there.
-    ``tracker`` hears of every epoch and task, see `snv.runs.trackers`.
+    ``tracker`` hears of every epoch and task, see `snv.runs.trackers`; ``saved`` is called after every checkpoint.
 
     Where torchrun has started several processes, each calls this and they train together; the first writes and tells.
     """
@@ -106,7 +107,7 @@ def _run(
     require_space(out, bytes_needed(prepared))
     with directory.locked(), left_as_found(), closing(tracker):
         torch.set_num_threads(prepared.environment["threads"])
-        return _Run(prepared, directory, progress, tracker, pause_after).finish(stop_after)
+        return _Run(prepared, directory, progress, tracker, pause_after, saved).finish(stop_after)
 
 
 class _Paused(Exception):  # noqa: N818 - it was asked for
@@ -123,10 +124,11 @@ class _Run:
         progress: Progress,
         tracker: Tracker,
         pause_after: int | None = None,
+        saved: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.stream, self.learner = prepared.config, prepared.stream, prepared.learner
         self.directory, self.tell, self.note = directory, progress, note_of(progress)
-        self.pause_after = pause_after
+        self.pause_after, self.saved = pause_after, saved
         self.environment, self.tracker = prepared.environment, tracker
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
@@ -196,6 +198,7 @@ class _Run:
         self.directory.save_task(t + 1, self._state(), self.config.keep)
         self._export()
         self._export_neurons()
+        self.saved()
         self._track_task(t)
         self._stop_if_asked(*ranks.largest(self.interrupts.signum or 0))
 
@@ -222,6 +225,7 @@ class _Run:
         if due or pausing or asked:
             self.directory.save_now(self._state(training.state_dict()))
             self._export()
+            self.saved()
             self._stop_if_asked(asked)
         if pausing:
             raise _Paused

@@ -7,8 +7,11 @@ from snv.study.estimate import Estimates, Guess
 from snv.study.expand import Job, Plan, expand
 from snv.study.fingerprint import fingerprint
 from snv.study.hands import do_all
+from snv.study.hired import hired
 from snv.study.ledger import Ledger, Standing
-from snv.study.local import LocalWorkers, cores
+from snv.study.local import LocalWorkers, cores, seats
+from snv.study.mirrored import MirroredWorkers, at_hand, but_runs, failures
+from snv.study.ray_workers import RayWorkers
 from snv.study.smoke import smoke
 from snv.study.space import PROTOCOLS, Space
 from snv.study.study import Group, Study, load_study
@@ -25,9 +28,11 @@ __all__ = [
     "Job",
     "Ledger",
     "LocalWorkers",
+    "MirroredWorkers",
     "News",
     "Outcome",
     "Plan",
+    "RayWorkers",
     "Space",
     "Standing",
     "Study",
@@ -36,16 +41,21 @@ __all__ = [
     "Work",
     "Workers",
     "as_words",
+    "at_hand",
     "bench",
+    "but_runs",
     "carry_out",
     "cores",
     "do_all",
     "expand",
+    "failures",
     "fingerprint",
+    "hired",
     "load_study",
     "planned",
     "ranked",
     "reached",
+    "seats",
     "smoke",
     "tune",
     "work_off",

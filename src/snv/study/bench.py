@@ -14,7 +14,7 @@ from snv.runs import Interrupts, trackers
 from snv.study.expand import Plan, expand
 from snv.study.hands import CHANCES, LOOK
 from snv.study.ledger import Ledger, Standing, look, note_failure
-from snv.study.local import LocalWorkers
+from snv.study.local import LocalWorkers, seats
 from snv.study.study import Study
 from snv.study.workers import News, Work, Workers
 
@@ -74,7 +74,9 @@ def work_off(
     watch(board)
     if wanted:
         with ExitStack() as ending:
-            workers = workers or ending.enter_context(LocalWorkers(jobs, hang_after))
+            if workers is None:
+                needs = [standing.job.config.resources for standing in wanted]
+                workers = ending.enter_context(LocalWorkers(jobs or seats(needs), hang_after))
             _Work(wanted, board, workers, tuple(track), watch).finish()
     return [dataclasses.replace(first[standing.job.fingerprint], job=standing.job) for standing in standings]
 

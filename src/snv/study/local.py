@@ -1,4 +1,4 @@
-"""Processes of this machine: each takes one run after the other, with one thread of its own."""
+"""Processes of this machine: each takes one run after the other, with as many threads as that asks for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from snv.devices import Resources
 from snv.errors import Interrupted
 from snv.study.workers import News, Work, carry_out
 
@@ -86,7 +87,7 @@ class LocalWorkers:
     def _begin(self) -> Connection:
         ours, theirs = self._spawn.Pipe()
         process = self._spawn.Process(target=_work, args=(theirs,))
-        with _with_environment(ONE_THREAD):
+        with with_environment(ONE_THREAD):
             process.start()
         theirs.close()  # so that the end of either side is seen by the other
         self._processes[ours] = process
@@ -134,7 +135,7 @@ def _drain(connection: Connection, until: float) -> None:
 
 
 @contextmanager
-def _with_environment(variables: dict[str, str]) -> Iterator[None]:
+def with_environment(variables: dict[str, str]) -> Iterator[None]:
     """The environment that a process started in the block gets."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
@@ -154,10 +155,10 @@ def _work(connection: Connection) -> None:
 
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C reaches the parent only, which then asks every worker once
-    torch.set_num_threads(1)
     try:
         while True:
-            work = connection.recv()
+            work: Work = connection.recv()
+            torch.set_num_threads(work.config.resources.threads)
             with _signs_of_life(connection) as tell:
                 tell(carry_out(work, tell))
     except (EOFError, ConnectionError, Interrupted, KeyboardInterrupt):
@@ -183,6 +184,11 @@ def _signs_of_life(connection: Connection) -> Iterator[Callable[[News | None], N
         yield tell
     finally:
         over.set()
+
+
+def seats(needs: Sequence[Resources]) -> int:
+    """How many runs side by side keep this machine's cores busy."""
+    return max(1, cores() // max((need.threads for need in needs), default=1))
 
 
 def cores() -> int:

@@ -42,6 +42,7 @@ def tune(
     seeds: Sequence[int] = (),
     space: Mapping[str, Sequence[Any]] | None = None,
     jobs: int = 1,
+    workers: Workers | None = None,
     progress: Progress = lambda *_: None,
 ) -> Tuning:
     """Search settings of a run, and leave the ledger and what was chosen in ``out``.
@@ -49,12 +50,12 @@ def tune(
     ``config.seed`` decides which classes and images there are; ``seeds``, by default the same one, how the network
     starts and its batches are drawn. At most so many ``trials`` of the method's ``space``, or of another one given.
     The same call goes on after a kill, repeats no trial that is done, and comes to the same choice. ``jobs`` above one
-    are processes of one thread each, which learn trials side by side; the choice does not depend on their number.
+    are processes which learn trials side by side, unless ``workers`` do; the choice does not depend on their number.
     """
     check_sampler(sampler, trials)
     searched = space_of(config, protocol, space)
     seeds = tuple(dict.fromkeys(seeds)) or (config.seed,)
-    with _held(out), LocalWorkers(jobs) if jobs > 1 else nullcontext() as workers:
+    with _held(out), LocalWorkers(jobs) if jobs > 1 and workers is None else nullcontext(workers) as workers:
         _note_request(out, config, protocol=protocol, sampler=sampler, trials=trials, seeds=seeds, space=searched)
         search = _Search(config, protocol, seeds, searched, out, workers, progress)
         done = search.by_grid(trials) if sampler == "grid" else search.by_optuna(trials or PROPOSALS)
@@ -81,7 +82,8 @@ class _Search:
         progress: Progress,
     ) -> None:
         sealed = dataclasses.replace(config.data, name=SEALED, dir=None, judged_on="validation")
-        trial = dataclasses.replace(config, data=sealed, keep="last", threads=config.threads or 1)
+        threads = config.threads or config.resources.threads
+        trial = dataclasses.replace(config, data=sealed, keep="last", threads=threads)
         self.space, self.seeds, self.out, self.progress = space, seeds, out, progress
         self.first, self.seed, self.rungs = current(config, space), config.seed, rungs(config.train.epochs)
         self.desk = Desk(trial, stream_for(config, protocol, progress), out, workers)

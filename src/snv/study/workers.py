@@ -7,12 +7,12 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from snv.config import RunConfig
 from snv.data import TaskStream
 from snv.errors import Interrupted, InUseError, UserError
-from snv.runs import keep_result, run, trackers
+from snv.runs import keep_result, mirrored, run, trackers
 
 TELL = 0.5
 """Seconds between two reports of a run that is under way."""
@@ -29,6 +29,7 @@ class Work:
     stream: TaskStream | None = None  # in place of the one that the config describes
     pause_after: int | None = None  # epochs
     track: tuple[str, ...] = ()  # names of trackers
+    url: str | None = None  # where the lasting copy of the directory is, if it has one
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ def carry_out(work: Work, tell: Callable[[News], None] = lambda _: None) -> News
     """Run one job to its end, keep its record, and say how it went; only a request to stop passes through."""
     try:
         told, tracker = _Throttled(work.key, tell), trackers(work.track, work.directory)
-        run(work.config, work.directory, told, stream=work.stream, pause_after=work.pause_after, tracker=tracker)
+        with mirrored(work.directory, work.url) as saved:
+            asked: dict[str, Any] = {"stream": work.stream, "pause_after": work.pause_after}
+            run(work.config, work.directory, told, **asked, tracker=tracker, saved=saved)
         if work.record is not None:
             keep_result(work.directory, work.record)
     except InUseError as error:

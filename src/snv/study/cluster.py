@@ -1,0 +1,118 @@
+"""A Ray cluster: the connection to it, what its nodes have, and whether runs can be done there."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from snv.devices import Resources
+from snv.errors import UserError
+from snv.study.local import with_environment
+from snv.study.node import Origin, look_around, unseen, versions
+
+ANSWER = 300.0
+"""Seconds a node may take to load PyTorch and say what it sees."""
+
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": ".*"}
+"""Ray reports nothing to its makers, and prints nothing between our lines."""
+
+
+class Cluster:
+    """Connected while it is used as a context; one that was started for this ends with it.
+
+    ``address`` is what `ray.init` takes: ``auto``, ``host:port``, ``ray://host:port``, or ``local``, a cluster of this
+    machine. A connection that the caller has made is taken, and left as it is.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._ours = False
+
+    def __enter__(self) -> Cluster:
+        with with_environment(QUIET):
+            self.ray = _load_ray()
+            if not self.ray.is_initialized():
+                self._connect()
+                self._ours = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._ours:
+            self.ray.shutdown()
+
+    def part(self, name: str) -> Any:
+        """A module of Ray."""
+        return importlib.import_module(f"ray.{name}")
+
+    def on(self, node: str, soft: bool = False) -> Any:
+        """Where something is to be done: on a node, or, if ``soft``, elsewhere if that is gone."""
+        return self.part("util.scheduling_strategies").NodeAffinitySchedulingStrategy(node, soft=soft)
+
+    def seats(self, need: Resources) -> int:
+        """How many such runs there is room for when no others are there."""
+        return sum(_seats(node, need) for node in self._nodes())
+
+    def check_fits(self, need: Resources) -> None:
+        """Refuse a run that would wait for ever."""
+        if not self.seats(need):
+            found = "; ".join(map(_described, self._nodes()))
+            raise UserError(
+                f"A run takes {need}, and no node of the Ray cluster has that much: {found}. Ask for less by "
+                "resources.cpus, resources.gpus and resources.memory of its config, or add a node."
+            )
+
+    def check_nodes(self, needs: Sequence[Resources], origin: Origin) -> None:
+        """Every node that runs may come to sees the shared folder and has what this process has."""
+        look = self.ray.remote(num_cpus=0)(look_around)
+        nodes = [node for node in self._nodes() if any(_seats(node, need) for need in needs)]
+        asked = [look.options(scheduling_strategy=self.on(node["NodeID"])).remote(origin) for node in nodes]
+        self.ray.wait(asked, num_returns=len(asked), timeout=ANSWER)
+        for node, answer in zip(nodes, asked, strict=True):
+            self._check_node(node["NodeManagerAddress"], answer, origin)
+
+    def _check_node(self, name: str, answer: Any, origin: Origin) -> None:
+        try:
+            sees, installed = self.ray.get(answer, timeout=0)
+        except self.ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise UserError(f"Node {name} of the cluster cannot run snv: {reason}. Install the same there.") from None
+        if not sees:
+            raise unseen(origin, name)
+        if installed != versions():
+            raise UserError(f"Node {name} of the cluster has {installed}, and here is {versions()}. Install the same.")
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self.ray.nodes() if node["Alive"]]
+
+    def _connect(self) -> None:
+        alone = {"include_dashboard": False} if self.address == "local" else {}
+        try:
+            self.ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **alone)
+        except Exception as error:  # Ray has many
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"There is no Ray cluster at {self.address!r}: {reason} Start one with `ray start --head`, or use "
+                "--ray local for this machine alone."
+            ) from error
+
+
+def _load_ray() -> ModuleType:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise UserError("--ray needs the package ray, which is not installed. Use pip install 'snv[ray]'.") from None
+
+
+def _seats(node: dict[str, Any], need: Resources) -> int:
+    """How many such runs a node has room for."""
+    has, asked = node["Resources"], {"CPU": need.cpus, "GPU": need.gpus, "memory": need.bytes}
+    return min(int(has.get(name, 0) / amount + 1e-9) for name, amount in asked.items() if amount)
+
+
+def _described(node: dict[str, Any]) -> str:
+    has = node["Resources"]
+    counts = f"{has.get('CPU', 0):g} CPUs, {has.get('GPU', 0):g} GPUs"
+    return f"{node['NodeManagerAddress']} has {counts}, {has.get('memory', 0) / 1e9:.1f} GB of memory"

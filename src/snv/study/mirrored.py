@@ -1,0 +1,61 @@
+"""Folders at a URL: what a study reads and writes of them is at hand here while it is worked off."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from snv.errors import Interrupted
+from snv.runs import Mirror, Wanted, but_checkpoints, everything, is_url
+from snv.study.workers import News, Work, Workers
+
+
+@contextmanager
+def at_hand(place: str | Path, ours: Wanted = everything) -> Iterator[Path]:
+    """A folder as it is, or what a URL holds but checkpoints; in the end, what is new of ``ours`` goes there."""
+    if not is_url(place):
+        yield Path(place)
+        return
+    with TemporaryDirectory(prefix="snv-") as scratch:
+        mirror = Mirror(Path(scratch), str(place))
+        mirror.check()
+        mirror.pull(but_checkpoints)
+        try:
+            yield Path(scratch)
+        except Interrupted as stop:
+            raise Interrupted(stop.signum, str(stop).replace(scratch, str(place))) from None
+        finally:
+            mirror.push(ours)
+
+
+def but_runs(name: str) -> bool:
+    """Of a search, that which is written here rather than by whoever does the runs."""
+    return not name.startswith("runs/")
+
+
+def failures(name: str) -> bool:
+    """Of a folder of runs, likewise."""
+    return name.endswith(".failed.json")
+
+
+class MirroredWorkers:
+    """Workers whose runs have their lasting copies at a URL, each where it is below ``folder``."""
+
+    def __init__(self, workers: Workers, folder: Path, url: str) -> None:
+        self._workers, self._folder, self._url = workers, folder, url.rstrip("/")
+
+    def room(self) -> int:
+        return self._workers.room()
+
+    def submit(self, work: Work) -> None:
+        name = work.directory.relative_to(self._folder).as_posix()
+        self._workers.submit(dataclasses.replace(work, url=f"{self._url}/{name}"))
+
+    def news(self, seconds: float) -> list[News]:
+        return self._workers.news(seconds)
+
+    def stop(self) -> None:
+        self._workers.stop()
