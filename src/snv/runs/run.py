@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -72,23 +72,29 @@ def run(
     handed = replace(handed, stream=stream)
     require_parallel(config.method)
     with ranks.together():
-        if not ranks.first():
-            progress, tracker = _quiet, None
-        return _run(config, out, progress, handed, stop_after, pause_after, tracker or Several())
+        listeners = Listeners(progress, tracker or Several(), saved) if ranks.first() else Listeners()
+        return _run(config, out, handed, stop_after, pause_after, listeners)
 
 
 def _quiet(*_: object) -> None:
-    """Who follows the first process has nothing to say."""
+    """Nobody listens."""
+
+
+class Listeners(NamedTuple):
+    """Who hears of a run; of processes that train together, what follows the first has nothing to say."""
+
+    progress: Progress = _quiet
+    tracker: Tracker = Several()
+    saved: Callable[[], None] = _quiet
 
 
 def _run(
     config: RunConfig,
     out: Path,
-    progress: Progress,
     handed: Given,
     stop_after: int | None,
     pause_after: int | None,
-    tracker: Tracker,
+    listeners: Listeners,
 ) -> Record:
     """The same, once it is known who takes part."""
     directory, environment = RunDirectory(out), None
@@ -103,11 +109,11 @@ def _run(
         record = load_record(out)
         if record.status == "finished":
             return record
-    prepared = prepare(config, progress, environment, handed)
+    prepared = prepare(config, listeners.progress, environment, handed)
     require_space(out, bytes_needed(prepared))
-    with directory.locked(), left_as_found(), closing(tracker):
+    with directory.locked(), left_as_found(), closing(listeners.tracker):
         torch.set_num_threads(prepared.environment["threads"])
-        return _Run(prepared, directory, progress, tracker, pause_after, saved).finish(stop_after)
+        return _Run(prepared, directory, listeners, pause_after).finish(stop_after)
 
 
 class _Paused(Exception):  # noqa: N818 - it was asked for
@@ -121,15 +127,13 @@ class _Run:
         self,
         prepared: Prepared,
         directory: RunDirectory,
-        progress: Progress,
-        tracker: Tracker,
+        listeners: Listeners,
         pause_after: int | None = None,
-        saved: Callable[[], None] = lambda: None,
     ) -> None:
         self.config, self.stream, self.learner = prepared.config, prepared.stream, prepared.learner
-        self.directory, self.tell, self.note = directory, progress, note_of(progress)
-        self.pause_after, self.saved = pause_after, saved
-        self.environment, self.tracker = prepared.environment, tracker
+        self.directory, self.environment, self.pause_after = directory, prepared.environment, pause_after
+        self.tell, self.tracker, self.saved = listeners
+        self.note = note_of(self.tell)
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
         self.log: list[dict[str, Any]] = []

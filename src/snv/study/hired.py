@@ -25,7 +25,7 @@ def hired(
 ) -> Iterator[Workers]:
     """Workers for these runs, in directories below ``folder``, which is ``place`` or what is at hand of that URL.
 
-    Of a process here that gives no sign of life for ``hang_after`` seconds another takes the place; Ray sees to its own.
+    A process here that gives no sign of life for ``hang_after`` seconds is replaced; Ray sees to its own.
     """
     needs = [config.resources for config in configs]
     with ExitStack() as ending:
