@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from crews import crew_here
+
+from snv.shapley import Workers
 
 
 @pytest.fixture
@@ -52,6 +55,17 @@ def test_in_run_values_repeat_the_training_bit_for_bit(cli, run):
     assert "Spearman with `gradient`" in first["certificate"]
 
 
+@pytest.mark.parametrize("ray", [None, "auto"])
+def test_workers_give_the_values_of_this_process(cli, run, monkeypatch, ray):
+    hired = []
+    monkeypatch.setattr(Workers, "crew", lambda self, game: hired.append(self) or crew_here(self, game))
+    alone = json.loads(cli("value", run, "--task", 2, "--json").out)
+    where = [] if ray is None else ["--ray", ray]
+    shared = json.loads(cli("value", run, "--task", 2, "--workers", 3, *where, "--json").out)
+    assert hired == [Workers(3, ray)]
+    assert {**shared, "seconds": None} == {**alone, "seconds": None}
+
+
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
@@ -60,6 +74,9 @@ def test_in_run_values_repeat_the_training_bit_for_bit(cli, run):
         (["--task", 1, "--method", "shap"], "no estimator called 'shap'"),
         (["--task", 1, "--set", "drws=3"], "Did you mean 'draws'?"),
         (["--task", 1, "--continue"], "There is nothing to continue"),
+        (["--task", 1, "--workers", 0], "Workers are 1 or more"),
+        (["--task", 1, "--ray", "auto"], "--workers says how many"),
+        (["--task", 1, "--method", "in-run", "--workers", 2], "which no workers can share"),
     ],
 )
 def test_a_mistake_gets_one_sentence_and_exit_code_2(cli, run, arguments, answer):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pickle
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -260,3 +263,36 @@ def test_in_the_silent_game_neurons_outside_say_nothing():
             norm.module.weight[rows], norm.module.bias[rows] = 0, 0
     cut = NeuronGame(network, images, labels)
     assert worth == pytest.approx(cut(torch.ones(game.n, dtype=torch.bool)), abs=1e-5)
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+@pytest.mark.parametrize("payoff", ["loss", "disparity"])
+def test_a_game_made_anew_in_another_process_gives_the_same_bits(payoff, share_prefixes):
+    network, (images, labels) = warmed(width=4), data((3, 8, 8))
+    network.add_head(2)
+    game = NeuronGame(
+        network,
+        images,
+        labels,
+        payoff=payoff,
+        groups=torch.arange(12) % 3,
+        silent=True,
+        forward=partial(network, task=0),
+        share_prefixes=share_prefixes,
+    )
+    network.train()
+    anew = pickle.loads(pickle.dumps(game))
+    some, rows = coalitions(game.n), torch.tensor([1, 11, 4, 0]) if payoff == "loss" else None
+    assert torch.equal(anew.values(some, rows), game.values(some, rows))
+    assert torch.equal(anew.flips(some[0], torch.arange(5), rows), game.flips(some[0], torch.arange(5), rows))
+    assert torch.equal(anew.gradient(some.double(), rows)[0], game.gradient(some.double(), rows)[0])
+    assert anew.evaluations == game.evaluations
+    assert anew.engine == game.engine
+    assert anew.names == game.names
+
+
+def test_of_images_that_are_part_of_a_larger_tensor_only_the_part_is_sent():
+    images, labels = data((3, 8, 8), n=2000)
+    network = warmed(width=4)
+    few = len(pickle.dumps(NeuronGame(network, images[:10].clone(), labels[:10].clone())))
+    assert len(pickle.dumps(NeuronGame(network, images[:10], labels[:10]))) == few

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from crews import SOON, assert_same, crew_here
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -17,6 +18,7 @@ import snv
 from snv.errors import UserError
 from snv.files import cloned
 from snv.shapley.result import Valuation
+from snv.shapley.workers import Workers
 from snv.valuation.value import Bill, spoken
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -177,3 +179,26 @@ def test_the_example_shows_that_the_best_neurons_carry_the_network():
     assert whole > 90
     assert without_best < whole - 20
     assert without_worst > without_best + 30
+
+
+@pytest.mark.parametrize("method", ["gradient", "hybrid", "montecarlo"])
+def test_workers_change_no_bit_of_the_values_and_no_count(monkeypatch, method):
+    monkeypatch.setattr(Workers, "crew", crew_here)
+    dataset = TensorDataset(*data())
+    found = [snv.value_neurons(network(), dataset, method, workers=n, **SOON[method]) for n in (None, 3)]
+    assert_same(*found)
+
+
+def test_the_network_is_prepared_with_the_threads_of_the_workers(monkeypatch):
+    seen = []
+    monkeypatch.setattr(Workers, "crew", crew_here)
+    before = torch.get_num_threads()
+    snv.value_neurons(
+        network(),
+        data(),
+        draws=2,
+        workers=Workers(1, threads=2),
+        announce=lambda _: seen.append(torch.get_num_threads()),
+    )
+    assert seen == [2]
+    assert torch.get_num_threads() == before

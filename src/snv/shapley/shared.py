@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count, islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float64
 from torch import Tensor
@@ -22,6 +22,7 @@ from snv.shapley.game import Coalitions, Drawn, Game, Payoffs
 from snv.shapley.questions import Answer, Question
 
 
+@runtime_checkable
 class Crew(Protocol):
     """Workers, each of which holds the game: processes of this machine, actors of a cluster."""
 
