@@ -48,4 +48,4 @@ class BreaksTwice(Breaks):
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         loss = super().step(batch, optimizer)
-        return poisoned(loss, optimizer) if batch.task == 1 and batch.epoch == 2 else loss
+        return poisoned(loss, optimizer) if batch.task == 1 and batch.epoch == 1 else loss

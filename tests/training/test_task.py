@@ -9,6 +9,7 @@ from toy import make, toy_stream
 
 from snv.errors import DivergedError
 from snv.files import cloned
+from snv.neurons import own_weights
 from snv.training import Reporter
 from snv.training.task import Place, learn_task
 
@@ -25,7 +26,6 @@ def begun(faults):
 def test_what_is_frozen_stays_bit_for_bit_when_a_stage_of_snv_goes_wrong():
     faults = []
     learner, task = begun(faults)
-    frozen = {name: x.clone() for name, x in learner.specialists.network.state_dict().items()}
     reads = [(own.tensor, entries) for own, entries in owned(learner)]
     before = [tensor.detach()[entries].clone() for tensor, entries in reads]
     for stage in ("dense", "consolidate"):
@@ -38,15 +38,10 @@ def test_what_is_frozen_stays_bit_for_bit_when_a_stage_of_snv_goes_wrong():
     for (tensor, entries), old in zip(reads, before, strict=True):
         assert torch.equal(tensor.detach()[entries], old)
     assert learner.specialists.changed() == {}
-    assert not all(
-        torch.equal(frozen[name], x) for name, x in learner.specialists.network.state_dict().items() if name in frozen
-    )
 
 
 def owned(learner):
     """Weights of the dense network, and what the tasks so far read of each."""
-    from snv.neurons import own_weights
-
     return zip(own_weights(learner.neurons), [x.clone() for x in learner.specialists.read_by()], strict=True)
 
 
