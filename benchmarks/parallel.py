@@ -165,13 +165,10 @@ def main() -> None:
     for title in NETWORKS:
         at = found[title]
         one, beside, two = (1000 * at["step"][what] for what in ("one", "beside", "two"))
-        print(
-            f"{title}: a step of {BATCH} images takes one process {one:.1f} ms, half of it {beside:.1f} ms while another"
-        )
-        print(
-            f"  does the same without a word, and two together {two:.1f} ms: {at['speed-up of a step']:.2f} times as fast;"
-        )
-        print(f"  a valuation {at['speed-up of a valuation']:.2f} times")
+        print(f"{title}: a step of {BATCH} images takes one process {one:.1f} ms; half of it, while another does")
+        print(f"  the other half without a word, {beside:.1f} ms; two together {two:.1f} ms.")
+        print(f"  A step is {at['speed-up of a step']:.2f} times as fast, a valuation", end=" ")
+        print(f"{at['speed-up of a valuation']:.2f} times")
     for n, seconds in found["exchange"].items():
         print(f"adding up {int(n):,} numbers: {1000 * seconds:.2f} ms")
     print(json.dumps(found))

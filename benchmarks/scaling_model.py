@@ -207,9 +207,7 @@ def main() -> None:
                 f"{name}: two processes {1000 * at['two']:.1f} ms a step, predicted {1000 * at['predicted']:.1f} ms "
                 f"({at['predicted / measured']:.2f} of it)"
             )
-    print(
-        "\n| network, images a step | GPUs | ms a step | efficiency | if overlapped | most of it | grown | valuation, s |"
-    )
+    print("\n| network, images | GPUs | ms a step | efficiency | if overlapped | most of it | grown | valuation, s |")
     print("|---|--:|--:|--:|--:|---|--:|--:|")
     for row in found["simulation"]:
         share = f"{row['largest']}, {100 * row['share']:.0f} %"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_an_exchange_costs_what_its_messages_and_bytes_cost(model):
 def test_efficiency_falls_with_the_number_of_processes(model):
     for job in model.JOBS:
         found = [model.efficiency(model.GPU, job, 2**k) for k in range(11)]
-        assert all(a >= b for a, b in zip(found, found[1:], strict=False))
+        assert all(a >= b for a, b in pairwise(found))
 
 
 def test_two_processes_take_what_their_halves_and_their_messages_take(model):

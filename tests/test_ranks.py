@@ -6,8 +6,8 @@ import os
 
 import pytest
 import torch
-from company import of_two
 
+from company import of_two
 from snv import ranks
 from snv.errors import UserError
 from snv.ranks import LostError

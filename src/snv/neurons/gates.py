@@ -39,7 +39,7 @@ def mean_of_responses(
     of: Callable[[Tensor], Tensor],
     forward: Forward | None = None,
 ) -> Float64[Tensor, " r"]:
-    """The mean of a function of the responses, over all samples and positions alike, in the batches of all processes."""
+    """The mean of a function of the responses, over all samples and positions alike: of all processes' batches."""
     total = torch.zeros(neurons.n_responses, dtype=torch.float64)
     count = torch.zeros(neurons.n_responses, dtype=torch.float64)
 
