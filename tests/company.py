@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 FRESH = multiprocessing.get_context("forkserver")
-FRESH.set_forkserver_preload(["snv.runs.run", "snv.learners"])
+FRESH.set_forkserver_preload(["snv.runs.run", "torch._dynamo"])  # the operation counter asks for the second
 PATIENCE = 120
 """Seconds: far more than any of it takes, so that a process that hangs is a failed test."""
 

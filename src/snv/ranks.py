@@ -77,6 +77,7 @@ def together() -> Iterator[None]:
     _Now.together = True
     try:
         yield
+        largest(0)  # nobody leaves while another is still being told something
     finally:
         _Now.together = False
 

@@ -33,6 +33,10 @@ def main() -> None:
     except UserError as error:
         _fail(f"error: {error}", 2)
     except Interrupted as stop:
+        from snv.ranks import speaks
+
+        if not speaks():
+            sys.exit(128 + stop.signum)
         _fail(f"\nStopped; everything so far is in {stop}. Run the same command again to continue.", 128 + stop.signum)
     except KeyboardInterrupt:
         _fail("\nStopped.", 128 + signal.SIGINT)

@@ -107,8 +107,8 @@ def require_parallel(name: str) -> None:
     if ranks.started() > 1 and not method_named(name).card.parallel:
         able = ", ".join(known for known, kind in LEARNERS.items() if kind.card.parallel)
         raise UserError(
-            f"{name} cannot be trained by the {ranks.started()} processes that torchrun started: its step is more than a "
-            f"mean over the images of a batch. Start it without torchrun, or choose one of {able}."
+            f"{name} cannot be trained by the {ranks.started()} processes that torchrun started: its step is more "
+            f"than a mean over the images of a batch. Start it without torchrun, or choose one of {able}."
         )
 
 

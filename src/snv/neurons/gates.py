@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
+from snv import ranks
 from snv.neurons.find import Layer, Neurons, evaluating, whole_attention
 from snv.neurons.trace import Forward
 from snv.shapes import Gates, Mask
@@ -38,7 +39,7 @@ def mean_of_responses(
     of: Callable[[Tensor], Tensor],
     forward: Forward | None = None,
 ) -> Float64[Tensor, " r"]:
-    """The mean of a function of the responses, over all samples and positions alike."""
+    """The mean of a function of the responses, over all samples and positions alike: of all processes' batches."""
     total = torch.zeros(neurons.n_responses, dtype=torch.float64)
     count = torch.zeros(neurons.n_responses, dtype=torch.float64)
 
@@ -57,6 +58,8 @@ def mean_of_responses(
             undo.enter_context(_rewritten(layer, add))
         for batch in batches:
             (forward or model)(batch)
+    for part in (total, count):
+        ranks.add_up(part)
     return total / count
 
 

@@ -145,6 +145,7 @@ class _Run:
             on_epoch=self._after_epoch,
             warn=self._warn,
         )
+        self.steps = 0  # in this process
         self.ranks: list[int] = []  # how many processes worked on it, one number after the other; none: always one
         self.valuing: list[float] = []  # seconds, task by task
         self.task, self.place = 0, Place()  # what comes next
@@ -224,7 +225,10 @@ class _Run:
         self._tell_of_task(training.stage.name, done, total)
         self.note(lambda: loss_so_far(training))
         overdue = time.monotonic() - self.saved_at >= self.config.checkpoint_seconds
-        due, asked = ranks.largest(overdue and ranks.first(), self.interrupts.signum or 0)
+        self.steps += 1
+        due = asked = 0
+        if self.steps % max(1, ranks.size() // 8) == 0:  # many processes take long to agree
+            due, asked = ranks.largest(overdue and ranks.first(), self.interrupts.signum or 0)
         pausing = self.pause_after is not None and len(self.log) >= self.pause_after
         if due or pausing or asked:
             self.directory.save_now(self._state(training.state_dict()))

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
+from snv import ranks
 from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_responses_to, silent_responses
 from snv.seeding import generator
 from snv.shapes import Gates, Indices, Mask
@@ -74,7 +75,8 @@ class NeuronGame(Game):
         with self._at_rest(), torch.inference_mode():
             self._layout = _fastest_layout(self.forward, self.neurons, few)
         if means is None:
-            means = mean_responses_to(model, self.neurons, self._batches(in_batches(self.n_examples)), forward)
+            batches = self._batches(in_batches(self.n_examples)[ranks.rank() :: ranks.size()])
+            means = mean_responses_to(model, self.neurons, batches, forward)
         self.means = silent_responses(self.neurons, means) if silent else means
         with self._at_rest(), torch.inference_mode():
             few = few.contiguous(memory_format=self._layout)
@@ -207,12 +209,15 @@ class NeuronGame(Game):
         return slopes, values.detach().double().cpu()
 
     def _payoffs(self, plan: Plan, rows: Indices) -> Payoffs:
-        """V of the coalitions of a plan; of each example only what V needs is kept."""
+        """V of the coalitions of a plan; of each example only what V needs is kept, and processes share them."""
         chunks = torch.split(rows, plan.examples)
+        mine = chunks[ranks.rank() :: ranks.size()]
         parts = [
             self.payoff.parts(self._engine.logits(images, plan, self.means), self.labels[chunk])
-            for images, chunk in zip(self._batches(chunks), chunks, strict=True)
+            for images, chunk in zip(self._batches(mine), mine, strict=True)
         ]
+        if ranks.size() > 1:
+            parts = [part.to(self.labels.device) for part in ranks.interleaved([part.cpu() for part in parts])]
         return self.payoff.total(torch.cat(parts, dim=1), self.labels[rows], rows).cpu()
 
     def _gated_logits(self, leaves: list[Tensor], images: Tensor) -> Float[Tensor, "p b k"]:
@@ -220,7 +225,7 @@ class NeuronGame(Game):
 
     def _batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
         """The inputs of each vector of rows, as the network takes them fastest."""
-        for images in self.examples.batches(order):
+        for images in self.examples.batches(order) if order else ():
             yield images.contiguous(memory_format=self._layout)
 
     @contextmanager
