@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from snv.errors import UserError
-from snv.files import State
+from snv.files import State, read_bytes
 from snv.model.manifest import MANIFEST
 from snv.model.store import Store, Stored
 
@@ -63,6 +63,6 @@ class Directory:
 
 def _manifest(path: Path) -> bytes | None:
     """The manifest of a directory as it is now, if there is one."""
-    with suppress(OSError):
-        return (path / MANIFEST).read_bytes()
+    with suppress(OSError, UserError):
+        return read_bytes(path / MANIFEST)
     return None

@@ -13,6 +13,7 @@ from torch import nn
 from snv.data import Preprocess
 from snv.errors import UserError, unknown
 from snv.files import State, cloned
+from snv.model.checked import require_content, require_room, require_task
 from snv.model.network import Spec, detail, picture_format, shrunk, without_tasks
 from snv.model.store import Stored
 from snv.model.task import TaskInfo
@@ -113,10 +114,14 @@ class Knowledge:
     def restored(stored: Stored, own: nn.Module | None, device: str) -> Knowledge:
         """The inverse of `content` and `states`."""
         content, states = stored.content, stored.states
+        require_content(content)
+        require_room(content["spec"], states)
         tasks = [TaskInfo(**task | {"classes": tuple(task["classes"])}) for task in content["tasks"]]
         spec = content["spec"]
         knowledge = Knowledge(spec, without_tasks(spec, own, device, _file(states)), tasks, content["next_uid"])
         parts = [states[_part(task)] for task in tasks]
+        for task, part in zip(tasks, parts, strict=True):
+            require_task(part, len(task.classes), knowledge.specialists.neurons.n)
         heads = {f"heads.{t}.{name}": x for t, part in enumerate(parts) for name, x in part["head"].items()}
         kept: Kept = {
             "network": states["network"]["body"] | heads,

@@ -63,7 +63,10 @@ def parsed(data: bytes, path: Path) -> Manifest:
         raise damaged from None
     match fields:
         case {"format": int(version), "content": content, "files": dict(files)} if intact:
-            return Manifest(version, content, {name: _entry(value, path) for name, value in files.items()})
+            entries = {name: _entry(value, path) for name, value in files.items()}
+            if len({entry.file for entry in entries.values()}) < len(entries):
+                raise UserError(f"{path} names a file twice, which no model does. Do not use this model.")
+            return Manifest(version, content, entries)
     raise damaged
 
 

@@ -90,8 +90,8 @@ class Model:
         try:
             _require_right_network(stored, path, network)
             knowledge = Knowledge.restored(stored, network, device)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError, OverflowError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             advice = "Restore it from a copy." if network is None else "Give the network it was made with."
             raise UserError(f"{path} holds parts that do not fit together ({reason}). {advice}") from None
         return cls(knowledge, directory)
@@ -233,6 +233,8 @@ class Model:
 
         ``format`` is onnx or torch-export; without a path the file is called after the task.
         """
+        if path is None and (not name.isprintable() or {"/", "\\", ":"} & set(name) or name.startswith(".")):
+            raise UserError(f"{name!r} cannot be the name of a file. Say where to write it: --out FILE{suffix_of(format)}")
         path = Path(f"{name}{suffix_of(format)}" if path is None else path)
         shape, whole = self.knowledge.preprocess.shape, self.deployable(name, fold=False)
         apart = export_checked(self.deployable(name), whole, shape, path, format)

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
+from pydantic import Field
 from torch import Tensor, nn
+from typing_extensions import NotRequired, TypedDict  # what pydantic asks for before Python 3.12
 
 from snv.data import Preprocess
 from snv.devices import resolve_device
 from snv.errors import UserError
-from snv.networks import Body, Network, OnnxSpace, OwnBody, PatchSpace, Pretrained, build_network
+from snv.networks import MOST_FEATURES, Body, Network, OnnxSpace, OwnBody, PatchSpace, Pretrained, build_network
 from snv.shapes import Images
 from snv.subnetworks import Common, Specialists, require_cuttable
+
+
+LARGEST_SIDE, MOST_PLACES = 1024, 2**25
+"""Pixels along a side, and places times channels of a layer: a model is proved with 16 images at once."""
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class FileFormat(TypedDict):
     """What a pretrained network in a file takes, and gives."""
 
-    size: int
-    mean: list[float]
-    std: list[float]
-    n_features: int
+    size: Annotated[int, Field(ge=8, le=LARGEST_SIDE)]
+    mean: Annotated[list[Finite], Field(min_length=3, max_length=3)]
+    std: Annotated[list[Annotated[Finite, Field(gt=0)]], Field(min_length=3, max_length=3)]
+    n_features: Annotated[int, Field(ge=2, le=MOST_FEATURES)]
 
 
 class Spec(TypedDict):
     """What a model is made from, as its directory keeps it."""
 
     network: str  # "custom": a user's own
-    width: int | None
+    width: Annotated[int, Field(ge=1)] | None
     stem: str | None
-    shape: list[int]  # of a picture as the network sees it: channels, height, width
-    capacity: float  # share of the free neurons that a task may take
+    shape: list[Annotated[int, Field(ge=1)]]  # of a picture as the network sees it: channels, height, width
+    capacity: Finite  # share of the free neurons that a task may take
     seed: int
-    common: NotRequired[str]  # the space in which all classes are compared: patches, file; older models have none
+    common: NotRequired[Literal["patches", "file"]]  # the space in which all classes are compared: patches, file; older models have none
     features: NotRequired[FileFormat]  # of the file
-    detail: NotRequired[int]  # pictures are read at so many times the side the network sees, for the file; else 1
+    detail: NotRequired[Annotated[int, Field(ge=1, le=128)]]  # pictures are read at so many times the side the network sees, for the file; else 1
 
 
 def picture_format(spec: Spec) -> Preprocess:
@@ -83,6 +90,11 @@ def without_tasks(spec: Spec, own: nn.Module | None, device: str, data: bytes | 
     channels, size, _ = spec["shape"]
     if channels not in (1, 3):
         raise UserError(f"Images have 1 channel (grey) or 3 (colour); got {channels}.")
+    if size > LARGEST_SIDE or size**2 * (spec["width"] or 1) > MOST_PLACES:
+        raise UserError(
+            f"Pictures of {size} pixels in a network of width {spec['width']} need too much memory: sides up to "
+            f"{LARGEST_SIDE}, and side² × width up to {MOST_PLACES:,}. Use smaller pictures."
+        )
     if not 0 < spec["capacity"] <= 1:
         raise UserError(f"capacity is the share of neurons a task may take, in (0, 1]; got {spec['capacity']}.")
     shape, where = (channels, size, size), resolve_device(device)

@@ -23,7 +23,8 @@ from snv.networks.layers import (
     rearranged,
 )
 from snv.networks.norms import load_norm, norm_state, use_instance_norm
-from snv.networks.onnx_space import MEAN, SHRINKAGE, STD, OnnxSpace, Pretrained, extra, read_pretrained
+from snv.networks.onnx_session import LARGEST, extra, open_session, reason_of, run
+from snv.networks.onnx_space import MEAN, MOST_FEATURES, SHRINKAGE, STD, OnnxSpace, Pretrained, read_pretrained
 from snv.networks.own import OwnBody, own_body
 from snv.networks.packing import pack
 from snv.networks.projector import Projector, Spherical
@@ -37,9 +38,11 @@ from snv.seeding import generator
 __all__ = [
     "DROPOUTS",
     "FUNCTIONS",
+    "LARGEST",
     "MAPS",
     "MEAN",
     "MLP",
+    "MOST_FEATURES",
     "NETWORKS",
     "NORMS",
     "NORM_PARTS",
@@ -81,6 +84,7 @@ __all__ = [
     "n_parameters",
     "n_units",
     "norm_state",
+    "open_session",
     "own_answers",
     "own_body",
     "pack",
@@ -88,7 +92,9 @@ __all__ = [
     "places",
     "read_pretrained",
     "rearranged",
+    "reason_of",
     "resolve",
+    "run",
     "token_network",
     "use_instance_norm",
 ]

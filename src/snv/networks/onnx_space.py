@@ -5,7 +5,6 @@ The file is part of whatever is kept, so that answers need nothing else and the 
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from snv.errors import UserError
+from snv.files import read_bytes
 from snv.networks.body import Body
+from snv.networks.onnx_session import LARGEST, open_session, reason_of, run
 from snv.shapes import Features, Images
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -29,6 +30,8 @@ SIZE = 224
 """Of pictures, where a file takes any."""
 SLOWEST = 2.0
 """Seconds for a picture; slower files would make every answer a wait."""
+MOST_FEATURES = 10_000
+"""Of a picture; their covariances have the square of it."""
 CHUNK = 32
 """Images at a time."""
 SHRINKAGE = 0.5
@@ -58,10 +61,10 @@ def read_pretrained(
     if len(mean) != 3 or len(std) != 3 or min(std) <= 0:
         raise UserError(f"Mean and deviation are three numbers each, deviations positive; got {mean} and {std}.")
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, LARGEST)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror}). Give an ONNX file.") from None
-    session = _session(data, str(path), 1)
+    session = open_session(data, str(path), 1)
     found = Pretrained(data, _side(session, path, size), tuple(map(float, mean)), tuple(map(float, std)))
     return _tried(found, session, path)
 
@@ -114,12 +117,12 @@ class OnnxSpace(Body):
     def _run(self, images: Images) -> Features:
         threads = torch.get_num_threads()
         if threads not in self._sessions:
-            self._sessions = {threads: _session(self.file.cpu().numpy().tobytes(), "the features file", threads)}
+            self._sessions = {threads: open_session(self.file.cpu().numpy().tobytes(), "the features file", threads)}
         try:
             return torch.from_numpy(features_of(self._sessions[threads], images.detach().cpu().contiguous().numpy()))
-        except Exception as error:  # as in `_session`
+        except Exception as error:  # as in `open_session`
             raise UserError(
-                f"The features file cannot be run ({_reason(error)}). Restore a copy of the model."
+                f"The features file cannot be run ({reason_of(error)}). Restore a copy of the model."
             ) from None
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -136,27 +139,9 @@ def features_of(session: Any, images: NDArray[np.float32]) -> NDArray[np.float32
     taken = session.get_inputs()[0]
     one_by_one = taken.shape[0] == 1
     batches = np.split(images, len(images)) if one_by_one else [images]
-    outputs = [session.run(None, {taken.name: batch})[0] for batch in batches]
+    outputs = [run(session, {taken.name: batch}) for batch in batches]
     features: NDArray[np.float32] = np.concatenate(outputs).astype(np.float32)
     return features.mean((2, 3)) if features.ndim == 4 else features
-
-
-def _session(data: bytes, name: str, threads: int) -> Any:
-    runtime = extra("onnxruntime")
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.log_severity_level = 4  # what is wrong is said below
-    try:
-        return runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of a library that has many kinds, none of them public
-        raise UserError(
-            f"{name} is not an ONNX file that can be run ({_reason(error)}). Weights must be in the same file."
-        ) from None
-
-
-def _reason(error: Exception) -> str:
-    """The first line, which says it."""
-    return (str(error).strip().splitlines() or ["no reason given"])[0][:160]
 
 
 def _side(session: Any, path: Path, size: int | None) -> int:
@@ -199,12 +184,14 @@ def _tried(pretrained: Pretrained, session: Any, path: Path) -> Pretrained:
         alone = features_of(session, images[:1])
     except Exception as error:  # as above
         sides = f"{pretrained.size} × {pretrained.size}"
-        raise UserError(f"{path} cannot read images of {sides} pixels ({_reason(error)}). Set its size.") from None
+        raise UserError(f"{path} cannot read images of {sides} pixels ({reason_of(error)}). Set its size.") from None
     if features.ndim != 2 or len(features) != len(images) or features.shape[1] < 2:
         raise UserError(
             f"{path} should give features (batch, f) or maps (batch, f, h, w); its first output is {features.shape} "
             f"for {len(images)} images. Export the layer before the classifier."
         )
+    if features.shape[1] > MOST_FEATURES:
+        raise UserError(f"{path} gives {features.shape[1]:,} features, more than {MOST_FEATURES:,}. Export an earlier layer.")
     if not np.isfinite(features).all():
         raise UserError(
             f"{path} gives features that are not numbers (NaN or infinity). Check mean, deviation and file."
@@ -223,13 +210,3 @@ def _tried(pretrained: Pretrained, session: Any, path: Path) -> Pretrained:
             f"{path} takes {seconds:.1f} s for a picture, more than {SLOWEST:g}. Use a smaller one or a smaller size."
         )
     return Pretrained(pretrained.data, pretrained.size, pretrained.mean, pretrained.std, features.shape[1], seconds)
-
-
-def extra(name: str) -> Any:
-    """A package that only ONNX needs."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UserError(
-            f"ONNX needs the package {name}, which is missing. Install it: pip install 'snv[export]'"
-        ) from None

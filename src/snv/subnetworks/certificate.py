@@ -20,6 +20,8 @@ from snv.subnetworks.rules import Statistics
 from snv.subnetworks.subnetwork import Subnetwork, masked
 
 N_PROBES = 16
+MOST_THREADS = 1024
+"""A machine has."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Certificate:
     def from_state(state: State) -> Certificate:
         evidence = tuple(state.get("evidence", ()))
         older = evidence[1:2] == (UNTURNED,)
+        if not (isinstance(state.get("threads"), int) and 1 <= state["threads"] <= MOST_THREADS):
+            raise ValueError(f"a certificate names {state.get('threads')!r} threads")
         return Certificate(**state | {"evidence": evidence[:1] + evidence[2:] if older else evidence})
 
     def without_specialist(self, s: int) -> Certificate:

@@ -48,8 +48,11 @@ class Statistics:
 
     @staticmethod
     def from_state(state: State, device: torch.device | None = None) -> Statistics:
-        rows, columns = _triangle(state["features"])
-        covariance = torch.zeros(state["features"], state["features"]).to(state["covariance"])
+        n = state["features"]
+        if n * (n + 1) // 2 != len(state["covariance"]):
+            raise ValueError("a covariance is not of its features")
+        rows, columns = _triangle(n)
+        covariance = torch.zeros(n, n).to(state["covariance"])
         covariance[rows, columns] = state["covariance"]
         covariance[columns, rows] = state["covariance"]
         energy, covariance, *means = (x.to(device) for x in (state["energy"], covariance, *state["means"]))
