@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from pathlib import Path
@@ -12,11 +13,25 @@ from here import study_in
 pytest.importorskip("ray", reason="needs the extra ray")
 
 from nodes import is_on, processes, two_nodes
+from searched import small
 
 from snv.devices import Resources
 from snv.errors import Interrupted, UserError
 from snv.runs import is_url
-from snv.study import MirroredWorkers, RayWorkers, Work, Workers, at_hand, bench, expand, failures
+from snv.study import (
+    MirroredWorkers,
+    Outcome,
+    RayWorkers,
+    Trial,
+    Work,
+    Workers,
+    at_hand,
+    bench,
+    carry_out,
+    expand,
+    failures,
+    tune,
+)
 
 SLOW = Path(__file__).with_name("slow.py")
 SWEEP = f"""
@@ -68,8 +83,6 @@ class Hasty:
     submit = property(lambda self: self.jobs.append)
 
     def news(self, seconds: float):
-        from snv.study import carry_out
-
         return [carry_out(self.jobs.pop()) for _ in list(self.jobs)]
 
     def stop(self) -> None: ...
@@ -144,3 +157,19 @@ def test_a_run_that_is_stopped_goes_on_from_its_copy_elsewhere_to_the_same_bits(
     wanted = {name: bits for name, bits in checkpoints(alone / "runs").items() if "lr-0.01" in name}
     assert list(checkpoints(store).values()) == list(wanted.values())
     assert len(expand(study_in(tmp_path, ONE)).jobs) == 1
+
+
+def test_trials_on_a_cluster_come_to_the_same_choice(cluster, tmp_path):
+    config, rates = small("method=sgd", "train.epochs=2"), {"train.lr": [0.0001, 0.01]}
+    with RayWorkers(cluster[0].address, shared=tmp_path / "there") as workers:
+        there = tune(config, tmp_path / "there", space=rates, workers=workers)
+    here = tune(config, tmp_path / "here", space=rates)
+    assert [(trial.settings, outcomes(trial)) for trial in there.trials] == [
+        (trial.settings, outcomes(trial)) for trial in here.trials
+    ]
+    assert not (tmp_path / "there" / "runs").exists()
+
+
+def outcomes(trial: Trial) -> dict[int, Outcome]:
+    """All that does not depend on the machine."""
+    return {seed: dataclasses.replace(outcome, seconds=0.0) for seed, outcome in trial.outcomes.items()}
