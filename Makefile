@@ -40,12 +40,13 @@ test-all: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not reproduction'
 
 bench: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,ray]'
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/valuation.py --quick
 	$(BIN)/python benchmarks/compact.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/busy.py
+	$(BIN)/python benchmarks/scaling.py
 
 # Figures that say whether the library can still be read.
 shape: install

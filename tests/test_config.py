@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from snv.config import RunConfig, build, changed, load_config
+from snv.devices import Resources
 from snv.errors import UserError
 
 EXAMPLE = """
@@ -166,3 +167,13 @@ def test_settings_are_changed_by_their_dotted_names():
     assert (config.train.lr, config.learner["strength"]) == (0.5, 2)
     with pytest.raises(UserError, match="Did you mean 'strength'"):
         changed(config, {"learner.strenght": 2})
+
+
+def test_what_a_run_takes_of_a_machine_is_read_and_kept_by_no_record():
+    config = load_config(None, ["resources.cpus=2", "resources.memory=2GB"])
+    assert (config.resources.cpus, config.resources.bytes) == (2, 2_000_000_000)
+    assert "resources" not in config.as_dict()
+    assert config.as_dict() == load_config(None).as_dict()
+    assert changed(config, {"train.lr": 0.5, "resources.gpus": 1}).resources == Resources(2, 1, "2GB")
+    with pytest.raises(UserError, match="Did you mean 'gpus'"):
+        load_config(None, ["resources.gpu=1"])

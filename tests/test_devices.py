@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from snv import devices
-from snv.devices import resolve_device, resolve_precision
+from snv.devices import Resources, resolve_device, resolve_precision
 from snv.errors import UserError
 
 
@@ -27,3 +27,21 @@ def test_half_the_digits_only_where_the_processor_multiplies_them(monkeypatch):
         monkeypatch.setattr(devices, "cpu_multiplies_bf16", lambda native=native: native)
         assert resolve_precision("auto", torch.device("cpu")) == expected
     assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
+
+
+def test_resources_are_read_as_they_are_written():
+    taken = Resources(cpus=2, gpus=0.25, memory="1.5GB")
+    assert (taken.threads, taken.bytes) == (2, 1_500_000_000)
+    assert str(taken) == "2 CPUs and 0.25 GPU and 1.5GB of memory"
+    assert (Resources(cpus=0.5).threads, Resources().bytes) == (1, 0)
+    assert Resources(memory="512 MiB").bytes == 512 * 2**20
+    assert Resources(memory="100").bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [({"cpus": 0}, "cpus"), ({"cpus": 1.5}, "cpus"), ({"gpus": -1}, "gpus"), ({"memory": "2 apples"}, "2GB or 500MiB")],
+)
+def test_resources_that_no_machine_gives_are_refused(wrong, told):
+    with pytest.raises(UserError, match=told):
+        Resources(**wrong)

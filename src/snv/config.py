@@ -220,8 +220,9 @@ def layered(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def changed(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """The same run with other values of settings, by their dotted names."""
-    made: RunConfig = build(RunConfig, layered([config.as_dict(), *(nested(*pair) for pair in settings.items())]))
-    return dataclasses.replace(made, resources=config.resources)
+    whole = config.as_dict() | {"resources": dataclasses.asdict(config.resources)}
+    made: RunConfig = build(RunConfig, layered([whole, *(nested(*pair) for pair in settings.items())]))
+    return made
 
 
 def nested(name: str, value: object) -> dict[str, Any]:

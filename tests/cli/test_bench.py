@@ -127,6 +127,26 @@ def test_a_tracker_whose_package_is_missing_is_refused_before_anything_runs(benc
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_cluster_without_its_package_is_refused_before_anything_runs(bench, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    told = bench("--ray", "auto")
+    assert told.code == 2
+    assert "pip install 'snv[ray]'" in told.err
+    assert not (tmp_path / "runs").exists()
+    assert "Leave out --ray" in bench("--ray", "auto", "--smoke").err
+
+
+def test_folders_may_be_urls_and_are_told_as_such(bench, tmp_path):
+    out, runs = (tmp_path / "store" / "out").as_uri(), (tmp_path / "store" / "runs").as_uri()
+    for _ in range(2):
+        rows = [json.loads(line) for line in bench("--out", out, "--runs", runs, "--json").out.splitlines()]
+        assert [row["record"] for row in rows] == [f"{out}/tiny/{kind}-til-seed0.json" for kind in ("sgd", "ewc")]
+        assert rows[0]["directory"] == f"{runs}/tiny/sgd-til-seed0"
+    assert (tmp_path / "store" / "out" / "tiny" / "sgd-til-seed0.json").exists()
+    assert (tmp_path / "store" / "runs" / "tiny" / "sgd-til-seed0" / "config.json").exists()
+    assert "nowhere" in bench("--out", "nowhere://bucket").err
+
+
 def test_every_run_of_a_study_is_tracked(bench, tmp_path):
     pytest.importorskip("tensorboard", reason="needs the extra tensorboard")
     assert bench("--track", "tensorboard").code == 0

@@ -51,3 +51,21 @@ def test_a_run_takes_the_papers_choice_by_its_name(cli, tmp_path):
     assert "Did you mean 'paper/cifar100'" in told.err
     stored = json.loads(cli(*asked, "--preset", "paper/imagenet-1k", "--json").out)
     assert stored["config"]["train"]["lr"] == 0.0001
+
+
+def test_a_search_at_a_url_goes_on_there_and_leaves_no_runs(cli, tmp_path):
+    store = tmp_path / "store"
+    asked = ["tune", "sgd", *QUICK, "--epochs", "1", "--space", "train.lr=[0.01]", "--out", store.as_uri(), *HERE]
+    told = cli(*asked)
+    assert told.code == 0, told.err
+    assert f"{store.as_uri()}/ledger.md" in told.out
+    assert sorted(path.name for path in store.iterdir()) == [
+        "chosen.toml",
+        "ledger.json",
+        "ledger.md",
+        "request.json",
+        "trials",
+    ]
+    before = (store / "trials" / "000-seed0.json").stat().st_mtime_ns
+    assert cli(*asked).code == 0
+    assert (store / "trials" / "000-seed0.json").stat().st_mtime_ns == before

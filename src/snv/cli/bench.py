@@ -28,7 +28,9 @@ def bench(
         str, typer.Option(help="Where records go, and where they are looked for; may be a URL.")
     ] = "results",
     runs: Annotated[str, typer.Option(help="Where run directories go; may be a URL such as s3://…")] = "runs",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs side by side; default: one per core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs side by side; default: as many as there are cores for.")
+    ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Runs called like this: `snv-*`, `small-tiny/*`.")] = None,
     seeds: Annotated[str | None, typer.Option(help="These instead of the study's: 0,1,2.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
@@ -56,6 +58,8 @@ def bench(
 
     study = load_study(config)
     if smoke:
+        if ray is not None:
+            raise UserError("A smoke test is for this machine. Leave out --ray.")
         with TemporaryDirectory() as folder, Board(quiet=as_json) as board, nothing_to_continue():
             standings = prove(study, Path(folder), jobs=jobs, only=only or [], watch=board)
             say_end(standings, as_json)

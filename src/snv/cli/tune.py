@@ -47,7 +47,9 @@ def tune(
     preset: Annotated[
         str | None, typer.Option(help="Begin with a preset of the method, or a TOML file of settings.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Trials side by side; default: one per core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Trials side by side; default: as many as there are cores for.")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
     ray: Annotated[
         str | None, typer.Option(help="On a Ray cluster: auto, HOST:PORT, ray://HOST:PORT; local: here.")

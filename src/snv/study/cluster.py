@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import secrets
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
 
@@ -29,19 +32,20 @@ class Cluster:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._ours = False
+        self._ending = ExitStack()
 
     def __enter__(self) -> Cluster:
-        with with_environment(QUIET):
+        with ExitStack() as ending:
+            ending.enter_context(with_environment(QUIET | self._lock()))
             self.ray = _load_ray()
             if not self.ray.is_initialized():
                 self._connect()
-                self._ours = True
+                ending.callback(self.ray.shutdown)
+            self._ending = ending.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._ours:
-            self.ray.shutdown()
+        self._ending.close()
 
     def part(self, name: str) -> Any:
         """A module of Ray."""
@@ -87,14 +91,20 @@ class Cluster:
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
 
+    def _lock(self) -> dict[str, str]:
+        """A cluster of ours is closed to others, by a token that is nowhere on disk, unless the user has decided."""
+        if self.address != "local" or "RAY_AUTH_MODE" in os.environ:
+            return {}
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
+
     def _connect(self) -> None:
         alone = {"include_dashboard": False} if self.address == "local" else {}
         try:
             self.ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **alone)
         except Exception as error:  # Ray has many
-            reason = str(error).strip().splitlines()[0]
+            reason = str(error).strip().splitlines()[0].rstrip(".")
             raise UserError(
-                f"There is no Ray cluster at {self.address!r}: {reason} Start one with `ray start --head`, or use "
+                f"There is no Ray cluster at {self.address!r} ({reason}). Start one with `ray start --head`, or use "
                 "--ray local for this machine alone."
             ) from error
 
