@@ -9,6 +9,8 @@ import pytest
 
 from drawn import BIRDS, contents, draw, make_pictures, small_model
 from snv import Model, UserError
+from snv.errors import DivergedError
+from snv.files import cloned
 from snv.model.learning import learner_around
 from taught import (
     BOTH,
@@ -28,7 +30,7 @@ def test_it_learns(tmp_path):
     learned = model.learn(make_pictures(tmp_path / "birds", BIRDS, 60), epochs=14)
     told = model.predict([draw(name, i) for name in BIRDS for i in range(100, 110)])
     assert [prediction.label for prediction in told] == ["crow"] * 10 + ["robin"] * 10
-    assert learned.task.accuracy == 100
+    assert learned.task.accuracy == 100 and learned.warnings == ()
     assert 0 <= learned.task.calibration_error <= 1
 
 
@@ -47,6 +49,15 @@ def test_a_full_network_still_learns_and_keeps_its_promise(pictures, monkeypatch
     learned = model.learn(pictures / "fish", epochs=2)
     assert learned.new_neurons == 0
     assert answers(model, "birds") == before
+    assert all_unchanged(model)
+
+
+def test_pictures_that_cannot_be_learned_leave_the_model_as_it_was(model, pictures, monkeypatch):
+    monkeypatch.setattr("snv.model.learning.RATE", 1e30)
+    files, states = contents(model.path), cloned(model.knowledge.states())
+    with pytest.raises(DivergedError, match=r"task 3 diverged: .* before\. The model is as it was before\. Look at"):
+        model.learn(pictures / "trees", epochs=QUICK)
+    assert contents(model.path) == files and same(model.knowledge.states(), states)
     assert all_unchanged(model)
 
 

@@ -34,8 +34,9 @@ SLOWER = 0.1
 SURE = 1e-4
 """How rarely somebody who guesses would be taken for a network that went wrong."""
 
-MOST = 1000
-"""Validation images a task is judged by, evenly spaced if there are more."""
+ENOUGH, OF_EACH = 500, 10
+"""Validation images a task is judged by, evenly spaced if there are more: so many, or so many for each of its classes,
+since with fewer a guesser may be right never."""
 
 
 class WentWrong(Exception):  # noqa: N818 - what was found, on its way to where it is dealt with
@@ -106,7 +107,8 @@ def judged(learner: Answering, task: Task) -> list[Fault]:
     mine = torch.tensor([label in block for label in task.val.labels.tolist()]).nonzero().flatten()
     if len(mine) == 0 or len(block) < 2:
         return []
-    rows = mine[torch.linspace(0, len(mine) - 1, min(MOST, len(mine))).long()]
+    n = min(len(mine), max(ENOUGH, OF_EACH * len(block)))
+    rows = mine[torch.arange(n) * len(mine) // n]
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     found = [(learner.logits(images, block).argmax(1), own) for images, own in learner.setting.prepared(task.val, rows)]
     answers, labels = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
