@@ -2,9 +2,9 @@
 
     python benchmarks/parallel.py [--turns 40]
 
-Every process has one thread. The least of many turns counts, so that a busy machine matters little; where it does, two
-processes suffer more than one, since each waits for the other. The JSON of the last line is what
-`benchmarks/scaling_model.py --measured` checks its predictions with.
+Every process has one thread, and the least of many turns counts. On a busy machine the clock says little, since each of
+two processes waits for the other; the time of the processor still says how much work each has. The JSON of the last
+line is what `benchmarks/scaling_model.py --measured` checks its predictions with.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any
 NETWORKS = {"convnet 28 px": ("convnet", 28, 32), "ResNet-18/20 32 px": ("resnet18", 32, 20)}
 """Name, side of the images, width."""
 BATCH, CLASSES = 64, 10
+NUMBERS = (1, 10**5, 10**6, 10**7)
+Times = dict[str, float]
 
 
 def made(name: str, side: int, width: int, batch: int = BATCH) -> tuple[Any, Any, Any]:
@@ -46,8 +48,8 @@ def made(name: str, side: int, width: int, batch: int = BATCH) -> tuple[Any, Any
     return learner, task, Stage("train", train)
 
 
-def steps_of(learner: Any, task: Any, stage: Any) -> Iterator[float]:
-    """Seconds of one step after the other, as the loop makes them; whoever works along makes them too."""
+def steps_of(learner: Any, task: Any, stage: Any) -> Iterator[None]:
+    """One step after the other, as the loop makes them; whoever works along makes them too."""
     from snv import ranks
     from snv.training import Training
     from snv.training.parallel import divided
@@ -56,88 +58,85 @@ def steps_of(learner: Any, task: Any, stage: Any) -> Iterator[float]:
     learner.set_training(True, stage)
     while True:
         for batch in training._batches():
-            start = time.perf_counter()
             with divided(batch.part):
                 learner.step(batch, training.optimizer)
             ranks.largest(0, 0)  # whether anybody was asked to stop
-            yield time.perf_counter() - start
+            yield
 
 
-def valuation_of(learner: Any, task: Any) -> Callable[[], float]:
-    """Seconds of a valuation of every neuron."""
+def valuation_of(learner: Any, task: Any) -> Callable[[], object]:
+    """A valuation of every neuron."""
     from snv.shapley import estimate
     from snv.valuation import NeuronGame
 
     labels = task.val.labels - task.block.start
     game = NeuronGame(learner.network, learner.setting.examples(task.val), labels)
-
-    def seconds() -> float:
-        start = time.perf_counter()
-        estimate(game, "gradient", draws=24, minibatch=16)
-        return time.perf_counter() - start
-
-    return seconds
+    return partial(estimate, game, "gradient", draws=24, minibatch=16)
 
 
-def exchange(numbers: int) -> float:
-    """Seconds of adding up so many float32 numbers."""
+def exchange(numbers: int) -> Callable[[], object]:
+    """Adding up so many float32 numbers."""
     import torch
 
     from snv import ranks
 
-    x = torch.zeros(numbers)
-    start = time.perf_counter()
-    ranks.add_up(x)
-    return time.perf_counter() - start
+    return partial(ranks.add_up, torch.zeros(numbers))
 
 
-def measure(rank: int, turns: int) -> dict[str, Any]:
-    """All that is measured, turn by turn: by the first process alone while the other waits, then by both."""
+def least(works: dict[str, Callable[[], object]], turns: int) -> dict[str, Times]:
+    """Seconds by the clock and of this processor, the least of each in so many turns.
+
+    Of "one" the first process alone, of "beside" both at once without a word, of others both together.
+    """
+    from snv import ranks
+
+    best = {what: {"clock": float("inf"), "processor": float("inf")} for what in works}
+    for _ in range(turns):
+        for what, do in works.items():
+            ranks.largest(0)  # both begin here
+            if what == "one" and not ranks.first():
+                continue
+            with ranks._alone() if what in ("one", "beside") else nullcontext():
+                began = {"clock": time.perf_counter(), "processor": time.process_time()}
+                do()
+                ended = {"clock": time.perf_counter(), "processor": time.process_time()}
+            best[what] = {clock: min(best[what][clock], ended[clock] - began[clock]) for clock in began}
+    return best
+
+
+def measure(turns: int) -> dict[str, Any]:
+    """All that is measured, in turn."""
     import torch
 
     from snv import ranks
-    from snv.ranks import _alone
 
     torch.set_num_threads(1)
-    found: dict[str, Any] = {}
-
-    def least(pair: dict[str, Callable[[], float]], turns: int = turns) -> dict[str, float]:
-        """Of "one" the first process alone, of "beside" both at once without a word, of others both together."""
-        best = dict.fromkeys(pair, float("inf"))
-        for _ in range(turns):
-            for what, seconds in pair.items():
-                ranks.largest(0)  # both begin here
-                if what == "one" and rank > 0:
-                    continue
-                with _alone() if what in ("one", "beside") else nullcontext():
-                    best[what] = min(best[what], seconds())
-        return best
-
     with ranks.together():
-        found["exchange"] = least({str(n): lambda n=n: exchange(n) for n in (1, 10**5, 10**6, 10**7)})  # type: ignore[misc]
+        found: dict[str, Any] = {"exchange": least({str(n): exchange(n) for n in NUMBERS}, 4 * turns)}
         for title, (name, side, width) in NETWORKS.items():
             learner, task, stage = made(name, side, width)
             steps = {"one": steps_of(*made(name, side, width)), "two": steps_of(learner, task, stage)}
             steps["beside"] = steps_of(*made(name, side, width, BATCH // 2))
-            best = least({what: partial(next, step) for what, step in steps.items()})
             value = valuation_of(learner, task)
-            valued = least({"one": value, "two": value}, max(3, turns // 10))
             found[title] = {
                 "parameters": sum(p.numel() for p in learner.network.parameters()),
                 "norms": sum(isinstance(m, torch.nn.BatchNorm2d) for m in learner.network.modules()),
-                "step": best,
-                "value": valued,
-                "both beside each other": best["one"] / best["beside"],
-                "speed-up of a step": best["one"] / best["two"],
-                "speed-up of a valuation": valued["one"] / valued["two"],
+                "step": least({what: partial(next, step) for what, step in steps.items()}, turns),
+                "valuation": least({"one": value, "two": value}, max(3, turns // 8)),
             }
     return found
+
+
+def faster(times: dict[str, Times]) -> str:
+    """How many times less two take than one."""
+    by_clock, work = (times["one"][clock] / times["two"][clock] for clock in ("clock", "processor"))
+    return f"{by_clock:.2f} times as fast; each does 1/{work:.2f} of the work"
 
 
 def work(rank: int, port: int, turns: int, answers: Any) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    found = measure(rank, turns)
+    found = measure(turns)
     if rank == 0:
         answers.put(found)
 
@@ -164,13 +163,18 @@ def main() -> None:
     found["load"] = os.getloadavg()[0]
     for title in NETWORKS:
         at = found[title]
-        one, beside, two = (1000 * at["step"][what] for what in ("one", "beside", "two"))
-        print(f"{title}: a step of {BATCH} images takes one process {one:.1f} ms; half of it, while another does")
-        print(f"  the other half without a word, {beside:.1f} ms; two together {two:.1f} ms.")
-        print(f"  A step is {at['speed-up of a step']:.2f} times as fast, a valuation", end=" ")
-        print(f"{at['speed-up of a valuation']:.2f} times")
-    for n, seconds in found["exchange"].items():
-        print(f"adding up {int(n):,} numbers: {1000 * seconds:.2f} ms")
+        one, beside, two = (at["step"][what] for what in ("one", "beside", "two"))
+        for clock in ("clock", "processor"):
+            print(
+                f"{title}, ms of the {clock}: a step of {BATCH} images takes one process {1000 * one[clock]:.1f};",
+                end=" ",
+            )
+            print(f"half of it, while another does the other half without a word, {1000 * beside[clock]:.1f};", end=" ")
+            print(f"each of two together {1000 * two[clock]:.1f}")
+        print(f"  two make a step {faster(at['step'])}")
+        print(f"  two make a valuation {faster(at['valuation'])}")
+    for n, times in found["exchange"].items():
+        print(f"adding up {int(n):,} numbers: {1000 * times['clock']:.2f} ms")
     print(json.dumps(found))
 
 

@@ -142,23 +142,21 @@ def checkpoint(machine: Machine, job: Job) -> tuple[float, float]:
 # ---- the check
 
 
-def predicted(measured: dict[str, Any], network: str) -> float:
+def predicted(measured: dict[str, Any], network: str, clock: str) -> float:
     """Seconds of a step of two processes: of their halves beside each other, and of what they tell each other."""
-    at, costs = measured[network], {int(n): seconds for n, seconds in measured["exchange"].items()}
-    largest = max(costs)
-    latency, per_number = costs[1], (costs[largest] - costs[1]) / largest
+    at, costs = measured[network], {int(n): times[clock] for n, times in measured["exchange"].items()}
+    latency, per_number = costs[1], (costs[max(costs)] - costs[1]) / max(costs)
     messages = 2 * at["norms"] + 2  # norm layers forward and back; gradients; control
-    return at["step"]["beside"] + messages * latency + at["parameters"] * per_number
+    return float(at["step"]["beside"][clock]) + messages * latency + at["parameters"] * per_number
 
 
 def check(measured: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Of each network: predicted over measured, by the clock and in time of the processor."""
     networks = [name for name, found in measured.items() if isinstance(found, dict) and "step" in found]
-    found = {}
-    for name in networks:
-        one, two = measured[name]["step"]["one"], measured[name]["step"]["two"]
-        ours = predicted(measured, name)
-        found[name] = {"one": one, "two": two, "predicted": ours, "predicted / measured": ours / two}
-    return found
+    return {
+        name: {c: predicted(measured, name, c) / measured[name]["step"]["two"][c] for c in ("clock", "processor")}
+        for name in networks
+    }
 
 
 # ---- what is printed
@@ -203,10 +201,8 @@ def main() -> None:
     if file is not None:
         found["check"] = check(json.loads(file.read_text(encoding="utf-8").splitlines()[-1]))
         for name, at in found["check"].items():
-            print(
-                f"{name}: two processes {1000 * at['two']:.1f} ms a step, predicted {1000 * at['predicted']:.1f} ms "
-                f"({at['predicted / measured']:.2f} of it)"
-            )
+            print(f"{name}, a step of two processes: predicted {at['clock']:.2f} times what was measured by the clock,")
+            print(f"  {at['processor']:.2f} times what was measured of the processor")
     print("\n| network, images | GPUs | ms a step | efficiency | if overlapped | most of it | grown | valuation, s |")
     print("|---|--:|--:|--:|--:|---|--:|--:|")
     for row in found["simulation"]:

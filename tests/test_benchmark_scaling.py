@@ -43,9 +43,11 @@ def test_efficiency_falls_with_the_number_of_processes(model):
 
 
 def test_two_processes_take_what_their_halves_and_their_messages_take(model):
-    step = {"one": 2.0, "beside": 1.0, "two": 4.0}
-    measured = {"exchange": {"1": 0.25, "100": 0.75}, "net": {"norms": 3, "parameters": 50, "step": step}}
-    assert model.check(measured)["net"]["predicted"] == 1 + 8 * 0.25 + 50 * 0.5 / 100
+    step = {"beside": {"clock": 1.0, "processor": 1.0}, "two": {"clock": 6.5, "processor": 1.625}}
+    exchange = {"1": {"clock": 0.25, "processor": 0.0}, "100": {"clock": 0.75, "processor": 0.0}}
+    measured = {"exchange": exchange, "net": {"norms": 3, "parameters": 50, "step": step}, "load": 1.0}
+    assert model.check(measured)["net"]["clock"] == pytest.approx(3.25 / 6.5)  # 1 + 8 messages + 50 numbers
+    assert model.check(measured)["net"]["processor"] == 1 / 1.625
 
 
 def test_the_network_of_the_simulation_is_ours(model):
