@@ -30,6 +30,10 @@ def bench(
     only: Annotated[list[str] | None, typer.Option(help="Runs called like this: 'snv-*', 'small-tiny/*'.")] = None,
     seeds: Annotated[str | None, typer.Option(help="These instead of the study's: 0,1,2.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data files are.")] = None,
+    own_method: Annotated[
+        list[str] | None,
+        typer.Option("--own-method", help="A method of the study that is a file of yours: FILE.py:CLASS, executed."),
+    ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
     against: Annotated[str | None, typer.Option(help="Compare with this run, paired by seed.")] = None,
     track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow or wandb; may be repeated.")] = None,
@@ -45,7 +49,7 @@ def bench(
     from snv.study import Estimates, Ledger, load_study, planned, work_off
     from snv.study import smoke as prove
 
-    study = load_study(config)
+    study = load_study(config, own_method or [])
     if smoke:
         with TemporaryDirectory() as folder, Board(quiet=as_json) as board, nothing_to_continue():
             standings = prove(study, Path(folder), jobs=jobs, only=only or [], watch=board)

@@ -103,7 +103,9 @@ def require_record(config: Any, results: Any, cost: Any, where: Path) -> None:
     require_config(config, where)
     _require(RESULTS, results, where)
     _require(COST, cost, where, "cost")
-    if missing := next((key for key in ("tasks_done", "accuracy", "untrained", "capacity") if key not in results), None):
+    if missing := next(
+        (key for key in ("tasks_done", "accuracy", "untrained", "capacity") if key not in results), None
+    ):
         raise _not_a_record(where, f"{missing} is missing")
     if "parameters" not in (results["capacity"] or {"parameters": 0}):
         raise _not_a_record(where, "capacity says nothing of parameters")

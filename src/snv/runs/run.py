@@ -18,8 +18,8 @@ from snv.data import TaskStream
 from snv.errors import DivergedError, Interrupted, UserError
 from snv.files import State
 from snv.learners import bytes_beyond_network
-from snv.runs.details import Details
 from snv.runs.checked import fitting, require_config, require_environment
+from snv.runs.details import Details
 from snv.runs.directory import RunDirectory, load_record, require_space
 from snv.runs.evaluate import Answers, answers
 from snv.runs.given import given, marks
