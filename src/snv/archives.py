@@ -1,4 +1,4 @@
-"""Compressed files, read within limits: what they say of themselves is not believed, and nothing is ever unpacked to disk."""
+"""Compressed files read within limits: what they say of themselves is not believed, and nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tar_members(path: Path, wanted: Iterable[str], most: int) -> dict[str, bytes
             name = member.name.rsplit("/", 1)[-1]
             if member.isreg() and name in names and (file := archive.extractfile(member)):
                 found[name] = file.read()
-            archive.members = []  # or it would remember them all
+            archive.members = []  # type: ignore[attr-defined]  # or it would remember them all
     return found
 
 

@@ -15,11 +15,15 @@ from pydantic import TypeAdapter, ValidationError
 from snv.data import Half, Judged, Parts
 from snv.devices import Resources
 from snv.errors import UserError, unknown
-from snv.files import plain_toml
+from snv.files import plain_toml, require_shallow
 from snv.learners import LEARNERS, SCENARIOS, is_own, method_named, resolved
 from snv.training import Scenario, TrainSettings
 
 DEFAULT_TASKS = 5
+MOST_THREADS, MOST_WORKERS = 1024, 256
+"""More than any machine has, few enough for one to start."""
+WIDEST = 100_000
+"""Channels of a layer, or units."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class DataConfig:
     judged_on: Judged = "test"  # validation: to choose settings by; test images are then out of reach
 
     def __post_init__(self) -> None:
+        if not 0 <= self.workers <= MOST_WORKERS:
+            raise UserError(f"data.workers is a number of processes, 0 to {MOST_WORKERS}; got {self.workers}.")
         for name in ("classes", "per_class", "size"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UserError(f"data.{name} is at least 1, or left out; got {getattr(self, name)}.")
@@ -65,6 +71,11 @@ class NetworkConfig:
     stem: Literal["3x3", "3x3/2", "3x3/4", "7x7/2"] | None = None
     hidden: tuple[int, ...] | None = None  # of an MLP
 
+    def __post_init__(self) -> None:
+        widest = max([self.width or 1, *(self.hidden or ())])
+        if widest > WIDEST:
+            raise UserError(f"A layer has at most {WIDEST:,} channels or units; got {widest:,}.")
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -84,6 +95,8 @@ class RunConfig:
     resources: Resources = field(default_factory=Resources)  # of a machine or cluster, where many runs share it
 
     def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise UserError(f"threads are 1 to {MOST_THREADS}, or left out; got {self.threads}.")
         if is_own(self.method):
             object.__setattr__(self, "method", resolved(self.method))
         allowed = method_named(self.method).card.scenarios
@@ -160,8 +173,10 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), preset:
     if isinstance(values.get("groups"), dict):
         raise UserError(f"{path} is a study of many runs. Use snv bench {path}, or give the config of one run.")
     overrides = list(overrides)
+    asked = values | dict(map(parse_setting, overrides))
+    if path is not None:
+        require_no_code(values, path, [str(asked.get("method"))])
     if preset is not None:
-        asked = values | dict(map(parse_setting, overrides))
         names = {field: asked.get(field, getattr(RunConfig, field)) for field in ("method", "scenario")}
         merge(values, preset_settings(preset, **names))
     for override in overrides:
@@ -182,6 +197,7 @@ def own_settings(preset: str, methods: Mapping[str, Any] = LEARNERS, folder: Pat
     """Methods' own settings, a table each: those of a TOML file, or of all methods with a preset of that name."""
     if preset.endswith(".toml"):
         tree = read_toml(folder / preset)
+        require_no_code(tree, folder / preset, methods)
         check_own(tree)
         return tree
     presets = {name: kind.card.presets for name, kind in {**LEARNERS, **methods}.items()}
@@ -192,6 +208,27 @@ def own_settings(preset: str, methods: Mapping[str, Any] = LEARNERS, folder: Pat
         for method, found in presets.items()
         if preset in found
     }
+
+
+def require_no_code(values: Mapping[str, Any], where: Path, allowed: Iterable[str] = ()) -> None:
+    """Refuse a file that names a method in a file of code, unless the user names it too: it would be executed."""
+    known = {resolved(name) for name in allowed if is_own(name)}
+    for word in _words(values):
+        if is_own(word) and resolved(word) not in known:
+            raise UserError(
+                f"{where} names the method {word}, a file that would be executed. Read it, then allow it: "
+                f"snv run --method {word}, or snv bench --own-method {word}"
+            )
+
+
+def _words(values: Any) -> Iterator[str]:
+    """All keys, and all values that are strings."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping | list | tuple):
+        for key in values:
+            yield from _words(key)
+            yield from _words(values[key]) if isinstance(values, Mapping) else ()
 
 
 def check_own(own: Mapping[str, Any]) -> None:
@@ -287,8 +324,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals:
         raise UserError(f"A setting looks like train.lr=0.01; got {text!r}.")
     try:
-        return key, tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
+        return key, require_shallow(tomllib.loads(f"x = {value}"))["x"]
+    except (ValueError, RecursionError):
         return key, None if value == "none" else value
 
 

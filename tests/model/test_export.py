@@ -14,8 +14,8 @@ import torch
 from test_cutting import CASES, cut
 
 from drawn import FISH, pairs, small_model
-from snv.errors import UserError
 from hostile import Touch
+from snv.errors import UserError
 from snv.model.export import check_export, export_checked, export_onnx, export_program
 
 EXPORTERS = {".onnx": export_onnx, ".pt2": export_program}

@@ -149,7 +149,10 @@ def test_a_file_cut_short_is_refused(tmp_path):
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    for path, words in ((tmp_path / "none.onnx", "cannot be read .* Give an ONNX file"), (tmp_path, "no.*ordinary file")):
+    for path, words in (
+        (tmp_path / "none.onnx", "cannot be read .* Give an ONNX file"),
+        (tmp_path, "no.*ordinary file"),
+    ):
         with pytest.raises(UserError, match=words):
             read_pretrained(path)
 

@@ -36,8 +36,8 @@ def written(folder: Path, text: str = GROUP, name: str = "study.toml") -> Path:
     return folder / name
 
 
-def study_in(folder: Path, text: str = GROUP):
-    return load_study(written(folder, text))
+def study_in(folder: Path, text: str = GROUP, *own_methods: str):
+    return load_study(written(folder, text), own_methods)
 
 
 class Here:

@@ -17,10 +17,11 @@ from here import study_in, written
 from snv.runs.run import run
 from snv.study import LocalWorkers, Work, bench, cores, expand
 
+SLOW = f"{Path(__file__).with_name('slow.py')}:Slow"
 LONG = f"""
 [groups.tiny]
 streams = ["stream.toml"]
-methods = ["{Path(__file__).with_name("slow.py")}:Slow"]
+methods = ["{SLOW}"]
 settings = {{ train.epochs = 12, train.patience = 0, checkpoint_seconds = 0, keep = "all" }}
 seeds = [0]
 """
@@ -45,7 +46,7 @@ def files(directory: Path) -> dict[str, bytes]:
 def whole(tmp_path_factory) -> Path:
     """A run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
-    run(expand(study_in(folder, LONG)).jobs[0].config, folder / "run")
+    run(expand(study_in(folder, LONG, SLOW)).jobs[0].config, folder / "run")
     return folder / "run"
 
 
@@ -58,7 +59,9 @@ def test_a_killed_process_is_replaced_and_its_run_ends_with_the_same_bits(tmp_pa
             os.kill(killed[0], signal.SIGKILL)
 
     with LocalWorkers(1) as workers:
-        done = bench(study_in(tmp_path, LONG), tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=kill)
+        done = bench(
+            study_in(tmp_path, LONG, SLOW), tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=kill
+        )
         assert killed
         assert workers.pids() != killed
     assert [(standing.state, standing.lost) for standing in done] == [("done", 1)]
@@ -67,7 +70,7 @@ def test_a_killed_process_is_replaced_and_its_run_ends_with_the_same_bits(tmp_pa
 
 def test_a_study_that_is_stopped_saves_and_goes_on_to_the_same_bits(tmp_path, whole):
     study = written(tmp_path, LONG)
-    command = [sys.executable, "-m", "snv.cli.main", "bench", str(study), "--jobs", "1"]
+    command = [sys.executable, "-m", "snv.cli.main", "bench", str(study), "--jobs", "1", "--own-method", SLOW]
     command += ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
     directory = tmp_path / "runs" / "tiny" / NAME
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -81,7 +84,7 @@ def test_a_study_that_is_stopped_saves_and_goes_on_to_the_same_bits(tmp_path, wh
     assert "Run the same command again to continue" in err
     assert not (directory / "owner.json").exists()
     assert not list((tmp_path / "out").glob("**/*.json"))
-    again = bench(study_in(tmp_path, LONG), tmp_path / "out", runs=tmp_path / "runs", jobs=1)
+    again = bench(study_in(tmp_path, LONG, SLOW), tmp_path / "out", runs=tmp_path / "runs", jobs=1)
     assert [standing.state for standing in again] == ["done"]
     assert files(directory) == files(whole)
 
@@ -110,7 +113,7 @@ def test_there_are_as_many_processes_as_cores_unless_told_otherwise():
 def test_two_studies_in_one_folder_share_the_work_and_do_nothing_twice(tmp_path):
     text = LONG.replace("seeds = [0]", "seeds = [0, 1, 2, 3, 4, 5]")
     study = written(tmp_path, text)
-    command = [sys.executable, "-m", "snv.cli.main", "bench", str(study), "--jobs", "1"]
+    command = [sys.executable, "-m", "snv.cli.main", "bench", str(study), "--jobs", "1", "--own-method", SLOW]
     command += ["--out", str(tmp_path / "out"), "--runs", str(tmp_path / "runs")]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     told = [process.communicate(timeout=600) for process in both]

@@ -37,6 +37,10 @@ def bench(
     ray: Annotated[
         str | None, typer.Option(help="On a Ray cluster: auto, HOST:PORT, ray://HOST:PORT; local: here.")
     ] = None,
+    own_method: Annotated[
+        list[str] | None,
+        typer.Option("--own-method", help="A method of the study that is a file of yours: FILE.py:CLASS, executed."),
+    ] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Also what failed before.")] = False,
     against: Annotated[str | None, typer.Option(help="Compare with this run, paired by seed.")] = None,
     track: Annotated[list[str] | None, typer.Option(help="tensorboard, mlflow or wandb; may be repeated.")] = None,
@@ -56,7 +60,7 @@ def bench(
     from snv.study import Estimates, Ledger, at_hand, failures, hired, load_study, planned, work_off
     from snv.study import smoke as prove
 
-    study = load_study(config)
+    study = load_study(config, own_method or [])
     if smoke:
         if ray is not None:
             raise UserError("A smoke test is for this machine. Leave out --ray.")

@@ -14,6 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from snv.text import printable
+
 if TYPE_CHECKING:
     from snv.study import Estimates, Standing
 
@@ -51,6 +53,7 @@ class Board:
             self._told[place] = state
 
     def _say(self, text: str) -> None:
+        text = printable(text)
         if self._live is not None:
             self._live.console.print(text, highlight=False, markup=False)
         else:
@@ -61,7 +64,8 @@ class Board:
         table = Table("running", "at", "share", "for", box=None, header_style="bold")
         for standing in standings:
             if standing.state == "running":
-                table.add_row(standing.job.place, standing.doing, f"{standing.share:.0%}", self._age(standing))
+                words = (standing.job.place, standing.doing, f"{standing.share:.0%}", self._age(standing))
+                table.add_row(*(Text(printable(word)) for word in words))
         return Group(table, Text(f"{count_text(standings)}; {self._left(standings)}"))
 
     def _age(self, standing: Standing) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import typer
 
 from snv.cli import analyse, bench, demo, doctor, evaluate, figure, lists, model, report, run, show, table, tune, value
 from snv.errors import Interrupted, UserError
+from snv.text import printable_lines
 from snv.threads import set_waiting_default
 
 app = typer.Typer(
@@ -26,6 +28,8 @@ for module in (demo, model, run, tune, show, evaluate, table, figure, report, an
 
 def main() -> None:
     """Run a command; a user's mistake is one sentence and exit code 2, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files are bytes, and some are no text
     set_waiting_default()  # commands load PyTorch when they are called, so this comes first
     try:
         _check_company()
@@ -61,7 +65,7 @@ def _check_company() -> None:
 
 
 def _fail(text: str, code: int) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(printable_lines(text) + "\n")
     sys.exit(code)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from snv.errors import UserError
+from snv.text import printable, printable_lines
 
 if TYPE_CHECKING:
     from snv.model import Prediction
@@ -88,13 +89,13 @@ def learn(
         say_json(dataclasses.asdict(learned))
         return
     info = learned.task
-    say(f"learned {info.name!r}: {', '.join(info.classes)}")
+    say(f"learned {info.name!r}: {_list(info.classes)}")
     say(f"  right on held-out pictures   {info.accuracy:.1f} % of its {len(info.classes)} classes")
     say(f"  calibration error            {100 * info.calibration_error:.1f} %")
     say(f"  neurons                      {learned.neurons:,}, of which {learned.new_neurons:,} new")
     say(f"  room left                    {learned.n_neurons - learned.used:,} of {learned.n_neurons:,} neurons")
     if learned.verified:
-        say(f"  verified unchanged           {', '.join(learned.verified)}")
+        say(f"  verified unchanged           {_list(learned.verified)}")
     say(f"  time                         {info.seconds:.0f} s")
     for warning in learned.warnings:
         say(f"  warning                      {warning}")
@@ -151,10 +152,22 @@ def _named(files: list[str]) -> Iterator[str]:
 
 
 def _line(prediction: Prediction) -> str:
+    source = prediction.source
+    if sys.stdout.isatty() or not source.isprintable():
+        source = printable(source) if sys.stdout.isatty() else _one_line(source)
     if prediction.error is not None:
-        return f"{prediction.source}\terror: {prediction.error}"
-    best = "\t".join(f"{c} ({t}) {100 * p:.1f} %" for t, c, p in prediction.best)
-    return f"{prediction.source}\t{best}"
+        return f"{source}\terror: {_one_line(prediction.error)}"
+    best = "\t".join(f"{printable(c)} ({printable(t)}) {100 * p:.1f} %" for t, c, p in prediction.best)
+    return f"{source}\t{best}"
+
+
+def _one_line(text: str) -> str:
+    """In one line and one column, with the bytes of file names as they are."""
+    return printable_lines(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names))
 
 
 def status(model: ModelPath, as_json: AsJson = False) -> None:
@@ -202,10 +215,11 @@ def verify(model: ModelPath, as_json: AsJson = False) -> None:
         say_json({"unchanged": result.unchanged, "damage": result.damage, "tasks": tasks})
     else:
         for problem in result.damage:
-            say(f"DAMAGED  {problem}")
+            say(f"DAMAGED  {printable(problem)}")
         for verdict in result.verdicts:
-            say(f"{PROVED[verdict.known]}  {verdict.task}, task known: {verdict.told}")
-            say(f"{PROVED[verdict.evidence]}  {verdict.task}, task unknown: {verdict.told_open}")
+            name = printable(verdict.task)
+            say(f"{PROVED[verdict.known]}  {name}, task known: {printable(verdict.told)}")
+            say(f"{PROVED[verdict.evidence]}  {name}, task unknown: {printable(verdict.told_open)}")
         if not result.damage and not result.verdicts:
             say("ok       the model has no tasks yet")
     if not result.unchanged:
@@ -264,7 +278,7 @@ def forget(
     if as_json:
         say_json({"forgotten": task, "freed": freed, "left": left})
         return
-    say(f"forgot {task!r}: {freed:,} neurons are free again; verified unchanged: {', '.join(left) or 'no other tasks'}")
+    say(f"forgot {task!r}: {freed:,} neurons are free again; verified unchanged: {_list(left) or 'no other tasks'}")
 
 
 def export(
@@ -286,7 +300,7 @@ def export(
         return
     shape = ", ".join(map(str, exported.shape))
     say(f"wrote {exported.file} ({exported.bytes / 1e3:.0f} kB): RGB pictures (n, {shape}) in [0, 1] to logits")
-    say(f"  classes in order   {', '.join(exported.classes)}")
+    say(f"  classes in order   {_list(exported.classes)}")
     say(f"  checked            100 random pictures, largest difference {exported.max_abs_error:.1e}")
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from snv.errors import UserError
+from snv.text import UNSEEN, printable, printable_lines
 
 if TYPE_CHECKING:
     from snv.runs import Details, Record
@@ -21,20 +23,24 @@ WIDEST = 20
 
 
 def say(text: str = "") -> None:
-    sys.stdout.write(text + "\n")
+    """Lines for people; what would move the cursor or name a window is spelt out."""
+    sys.stdout.write(printable_lines(text) + "\n")
 
 
 def say_json(value: object) -> None:
-    say(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """One line for machines, whose signs a terminal only prints, too."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write(UNSEEN.sub(lambda found: f"\\u{ord(found.group()):04x}", text) + "\n")
 
 
 def say_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table; the first column to the left, numbers to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    named = None if title is None else Text(printable(title), style="bold")
+    table = Table(title=named, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(Text(printable(column)), justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(printable(cell)) for cell in row))  # as plain text: [red] in a name is no colour
     width = None if sys.stdout.isatty() else 160
     Console(width=width).print(table)
 
@@ -122,4 +128,4 @@ def _label(record: Record) -> str:
 
 def as_lines(items: dict[str, Any]) -> str:
     width = max(map(len, items))
-    return "\n".join(f"{key:<{width}}  {value}" for key, value in items.items())
+    return "\n".join(f"{printable(key):<{width}}  {printable(str(value))}" for key, value in items.items())

@@ -20,6 +20,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from snv.text import printable
+
 PATIENCE = 2.0
 """Seconds of silence before anything is shown."""
 
@@ -45,7 +47,12 @@ class Bar:
         console = Console(stderr=True)
         self._quiet, self._draws = quiet, sys.stderr.isatty()
         last = MofNCompleteColumn() if counted else _Rate()
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), last)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            last,
+        )
         self._bars = Progress(*columns, TimeRemainingColumn(compact=True), console=console, transient=True)
         self._label: str | None = None
         self._id: TaskID | None = None
@@ -81,7 +88,7 @@ class Bar:
             self._bars.update(self._id, description=self._titled())
 
     def _titled(self) -> str:
-        return _joined(str(self._label), self._remark())
+        return printable(_joined(str(self._label), self._remark()))
 
     def _write(self, now: float, done: float, total: float) -> None:
         if self._said is None:
@@ -91,7 +98,7 @@ class Bar:
         self._said = now
         share = f"{100 * done / total:.0f} %" if total else ""
         left = time_left(now - self._since, done - self._from, total - done)
-        sys.stderr.write(f"{self._label}: {_joined(share, self._remark(), left)}\n")
+        sys.stderr.write(printable(f"{self._label}: {_joined(share, self._remark(), left)}") + "\n")
         sys.stderr.flush()
 
     def _remove(self) -> None:

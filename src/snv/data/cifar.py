@@ -107,7 +107,7 @@ def _decoding(variant: Variant, path: Path) -> Decoding:
     contents = _contents(path, {*variant.parts, variant.meta})
     names = _class_names(contents[variant.meta], variant, path)
     labels = [_labels(contents[part], part, variant, path) for part in variant.parts]
-    images = [contents[part].get(b"data") for part in variant.parts]
+    images: list[Any] = [contents[part].get(b"data") for part in variant.parts]
     for part, numbers, pixels in zip(variant.parts, labels, images, strict=True):
         if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(numbers), 3072):
             found = pixels.shape if isinstance(pixels, np.ndarray) else type(pixels).__name__

@@ -16,7 +16,7 @@ from snv.errors import UserError
 from snv.files import read_bytes
 
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "AVIF")
-"""What pictures come in. Pillow reads forty more, one of which runs a program (EPS), and none of which cameras write."""
+"""What pictures come in. Pillow reads forty more, one of which runs a program (EPS); no camera writes them."""
 LARGEST = 2**30
 """Bytes of a picture file."""
 SCANS = 100

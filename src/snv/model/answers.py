@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from snv.errors import UserError
+from snv.model.checked import fitting
 from snv.model.knowledge import Knowledge
 from snv.model.pictures import Progress, as_grey, as_pixels, is_one_image, picture_files, tried
 from snv.shapes import Pixels
@@ -35,10 +36,12 @@ class Prediction:
 
 def probabilities(knowledge: Knowledge, pixels: Pixels, t: int | None) -> Tensor:
     """Calibrated probabilities of the classes of task t, or of all."""
+    with fitting():
+        logits = knowledge.logits(pixels, t)
     if t is not None:
-        return (knowledge.logits(pixels, t) / knowledge.tasks[t].temperature).softmax(1)
+        return (logits / knowledge.tasks[t].temperature).softmax(1)
     temperatures = torch.tensor([task.open_temperature for task in knowledge.tasks])
-    return (knowledge.logits(pixels, None) / float(temperatures.log().mean().exp())).softmax(1)
+    return (logits / float(temperatures.log().mean().exp())).softmax(1)
 
 
 def predictions(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # what pydantic asks for before Python 3.12
+)
 
 import torch
 from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor
-from typing_extensions import NotRequired, TypedDict  # what pydantic asks for before Python 3.12
+from typing_extensions import TypedDict
 
+from snv.errors import UserError
 from snv.files import State
 from snv.model.network import LARGEST_SIDE, MOST_PLACES, Finite, Spec
 from snv.networks import resolve
@@ -67,6 +73,18 @@ def require_room(spec: Spec, states: Mapping[str, State]) -> None:
     least = NUMBERS_PER_WIDTH[name] * width**2 if name in NUMBERS_PER_WIDTH else 256 * shape[0] * shape[1] ** 2
     if least > stored or width * shape[1] ** 2 > MOST_PLACES:
         raise ValueError(f"a {name} of width {width} for {shape[1]} pixels is not what {stored:,} weights are of")
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Tensors of wrong sizes show where they are computed with; said in one sentence."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"The model holds parts that do not fit together ({reason}). Restore it from a copy."
+        ) from error
 
 
 def require_task(part: State, n_classes: int, n_neurons: int) -> None:

@@ -113,7 +113,7 @@ def check_export(path: Path, module: nn.Module, images: Images) -> float:
     """Largest absolute difference between the logits of the ONNX file at ``path`` and of ``module``, on the CPU."""
     if path.suffix == PROGRAM:
         raise UserError(
-            f"{path} is a program of PyTorch, and loading one can run anything its maker wrote into it, so snv does not. "
+            f"{path} is a program of PyTorch, and loading it can run anything its maker wrote, so snv does not. "
             f"`export` has compared it before it was written; to compare a file, export {path.stem}{ONNX}."
         )
     if path.suffix != ONNX:

@@ -20,6 +20,7 @@ from snv.data import list_classes
 from snv.errors import UserError
 from snv.model.answers import Prediction, predictions, probabilities
 from snv.model.audit import Audited, audited
+from snv.model.checked import fitting
 from snv.model.directory import Directory
 from snv.model.export import Exported, export_checked, suffix_of
 from snv.model.joint import task_answer
@@ -221,7 +222,9 @@ class Model:
 
         It is a copy: train it or change it, and the model stays what it is.
         """
-        return copy.deepcopy(self.specialists.specialist(self.knowledge.index(name)))
+        t = self.knowledge.index(name)
+        with fitting():
+            return copy.deepcopy(self.specialists.specialist(t))
 
     def deployable(self, name: str, fold: bool = True) -> nn.Module:
         """The task's whole answer to pictures as RGB in [0, 1], norm layers folded in: what `export` writes."""
@@ -234,7 +237,9 @@ class Model:
         ``format`` is onnx or torch-export; without a path the file is called after the task.
         """
         if path is None and (not name.isprintable() or {"/", "\\", ":"} & set(name) or name.startswith(".")):
-            raise UserError(f"{name!r} cannot be the name of a file. Say where to write it: --out FILE{suffix_of(format)}")
+            raise UserError(
+                f"{name!r} cannot be the name of a file. Say where to write it: --out FILE{suffix_of(format)}"
+            )
         path = Path(f"{name}{suffix_of(format)}" if path is None else path)
         shape, whole = self.knowledge.preprocess.shape, self.deployable(name, fold=False)
         apart = export_checked(self.deployable(name), whole, shape, path, format)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import (
+    Annotated,
+    Literal,
+    NotRequired,  # what pydantic asks for before Python 3.12
+)
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor, nn
-from typing_extensions import NotRequired, TypedDict  # what pydantic asks for before Python 3.12
+from typing_extensions import TypedDict
 
 from snv.data import Preprocess
 from snv.devices import resolve_device
@@ -17,7 +21,6 @@ from snv.errors import UserError
 from snv.networks import MOST_FEATURES, Body, Network, OnnxSpace, OwnBody, PatchSpace, Pretrained, build_network
 from snv.shapes import Images
 from snv.subnetworks import Common, Specialists, require_cuttable
-
 
 LARGEST_SIDE, MOST_PLACES = 1024, 2**25
 """Pixels along a side, and places times channels of a layer: a model is proved with 16 images at once."""
@@ -42,9 +45,13 @@ class Spec(TypedDict):
     shape: list[Annotated[int, Field(ge=1)]]  # of a picture as the network sees it: channels, height, width
     capacity: Finite  # share of the free neurons that a task may take
     seed: int
-    common: NotRequired[Literal["patches", "file"]]  # the space in which all classes are compared: patches, file; older models have none
+    common: NotRequired[
+        Literal["patches", "file"]
+    ]  # the space in which all classes are compared: patches, file; older models have none
     features: NotRequired[FileFormat]  # of the file
-    detail: NotRequired[Annotated[int, Field(ge=1, le=128)]]  # pictures are read at so many times the side the network sees, for the file; else 1
+    detail: NotRequired[
+        Annotated[int, Field(ge=1, le=128)]
+    ]  # pictures are read at so many times the side the network sees, for the file; else 1
 
 
 def picture_format(spec: Spec) -> Preprocess:

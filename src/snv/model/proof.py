@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from snv.model.checked import fitting
 from snv.model.knowledge import Knowledge
 from snv.model.task import changed_fingerprints
 from snv.subnetworks import Certificate, changed_evidence
@@ -50,10 +51,10 @@ def verdicts(knowledge: Knowledge) -> list[Verdict]:
 def _verdict(knowledge: Knowledge, t: int) -> Verdict:
     task, specialists = knowledge.tasks[t], knowledge.specialists
     issued = Certificate.from_state(task.certificate)
-    with _threads(issued.threads):
+    with fitting(), _threads(issued.threads):
         now = specialists.certify(t, issued.seed)
         logits = specialists.probe_logits(t).cpu()
-    apart = float((logits - knowledge.probes[task.uid].cpu()).abs().max())
+        apart = float((logits - knowledge.probes[task.uid].cpu()).abs().max())
     certified = bool(task.fingerprints or issued.evidence)
     changes = _changes(issued, now, apart, certified) | changed_fingerprints(task, knowledge.preprocess)
     if not _in_order(knowledge, t):

@@ -110,9 +110,7 @@ def _location(tensor: Any) -> str:
 def _share_memory() -> None:
     """All sessions of this process take their memory from one place, which gives out `MEMORY` bytes at most."""
     runtime = extra("onnxruntime")
-    kind = runtime.OrtMemoryInfo(
-        "Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT
-    )
+    kind = runtime.OrtMemoryInfo("Cpu", runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
     runtime.create_and_register_allocator(kind, runtime.OrtArenaCfg({"max_mem": MEMORY}))
 
 

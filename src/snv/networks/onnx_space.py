@@ -191,7 +191,9 @@ def _tried(pretrained: Pretrained, session: Any, path: Path) -> Pretrained:
             f"for {len(images)} images. Export the layer before the classifier."
         )
     if features.shape[1] > MOST_FEATURES:
-        raise UserError(f"{path} gives {features.shape[1]:,} features, more than {MOST_FEATURES:,}. Export an earlier layer.")
+        raise UserError(
+            f"{path} gives {features.shape[1]:,} features, more than {MOST_FEATURES:,}. Export an earlier layer."
+        )
     if not np.isfinite(features).all():
         raise UserError(
             f"{path} gives features that are not numbers (NaN or infinity). Check mean, deviation and file."

@@ -6,11 +6,15 @@ import csv
 import html
 import io
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import quote
 
 from snv.report.cells import Cell, Column, Row, Table, cell_text
+from snv.text import printable
 
 Link = Callable[[Path], str]
 """Where a record is, as written in a link."""
@@ -18,7 +22,22 @@ Link = Callable[[Path], str]
 
 def link_from(folder: Path) -> Link:
     """Links that lead from a file in ``folder``."""
-    return lambda run: Path(os.path.relpath(run, folder)).as_posix()
+    return lambda run: quote(os.fsencode(Path(os.path.relpath(run, folder)).as_posix()), safe="/+,@~=")
+
+
+def printed(table: Table) -> Table:
+    """The table with nothing in its words that starts a line or cannot be seen."""
+    rows = tuple(
+        replace(row, label=printable(row.label), group=printable(row.group), cells=tuple(map(_printed, row.cells)))
+        for row in table.rows
+    )
+    columns = tuple(replace(c, name=printable(c.name), group=printable(c.group)) for c in table.columns)
+    title, label, notes = printable(table.title), printable(table.label), tuple(map(printable, table.notes))
+    return replace(table, title=title, label=label, notes=notes, columns=columns, rows=rows)
+
+
+def _printed(cell: Cell) -> Cell:
+    return replace(cell, text=printable(cell.text), note=printable(cell.note))
 
 
 # ---- Markdown
@@ -26,15 +45,20 @@ def link_from(folder: Path) -> Link:
 
 def markdown(table: Table, folder: Path = Path()) -> str:
     """A pipe table with one line of headings; seeds are links to their records."""
-    link = link_from(folder)
+    table, link = printed(table), link_from(folder)
     grouped = len(table.groups()) > 1
-    lines = [_pipes([table.label, *(column.title for column in table.columns)])]
+    lines = [_pipes([_plain(table.label), *(_plain(column.title) for column in table.columns)])]
     lines.append("|" + "---|" * (len(table.columns) + 1))
     for name, rows in table.groups():
         if grouped and name:
-            lines.append(_pipes([f"*{name}*", *("" for _ in table.columns)]))
-        lines += [_pipes([row.label, *_markdown_cells(row, table, link)]) for row in rows]
-    return "\n".join([*lines, *(f"\n{note}" for note in table.notes)]) + "\n"
+            lines.append(_pipes([f"*{_plain(name)}*", *("" for _ in table.columns)]))
+        lines += [_pipes([_plain(row.label), *_markdown_cells(row, table, link)]) for row in rows]
+    return "\n".join([*lines, *(f"\n{_plain(note)}" for note in table.notes)]) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Words in which Markdown finds neither HTML nor a link."""
+    return text.replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _pipes(cells: list[str]) -> str:
@@ -48,7 +72,7 @@ def _markdown_cells(row: Row, table: Table, link: Link) -> list[str]:
 def _markdown_cell(cell: Cell, column: Column, link: Link) -> str:
     if column.kind == "runs" and cell.runs:
         return ", ".join(f"[{seed}]({link(run)})" for seed, run in zip(cell.seeds, cell.runs, strict=True))
-    text = cell_text(cell, column).replace("*", "\\*")
+    text = _plain(cell_text(cell, column)).replace("*", "\\*")
     return f"**{text}**" if cell.best else text
 
 
@@ -92,7 +116,7 @@ PAGE = 45
 
 def latex(table: Table, folder: Path = Path()) -> str:
     """A booktabs table, or a longtable if it is longer than a page. It has no links: records are named in comments."""
-    link = link_from(folder)
+    table, link = printed(table), link_from(folder)
     runs = sorted({link(run) for row in table.rows for cell in row.cells for run in cell.runs})
     caption, form = f"\\caption{{{_latex(table.title)}}}", f"{{l{'r' * len(table.columns)}}}"
     rows = ["\\toprule", *_latex_headings(table), *_latex_rows(table), "\\bottomrule"]
@@ -146,10 +170,12 @@ def _latex_cells(row: Row, table: Table) -> list[str]:
 
 # ---- CSV
 
+FORMULA, NUMBER = "=+-@", re.compile(r"[-+][\d.,]+(e[-+]?\d+)?")
+
 
 def tidy_csv(table: Table, folder: Path = Path()) -> str:
-    """One line per cell, numbers in full: what a spreadsheet or a data frame wants."""
-    link = link_from(folder)
+    """One line per cell, numbers in full: what a spreadsheet or a data frame wants; no words are a formula there."""
+    table, link = printed(table), link_from(folder)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
@@ -159,8 +185,15 @@ def tidy_csv(table: Table, folder: Path = Path()) -> str:
         for column, cell in zip(table.columns, row.cells, strict=True):
             seeds, runs = " ".join(map(str, cell.seeds)), " ".join(map(link, cell.runs))
             numbers = [cell.value, cell.deviation, *(cell.interval or (None, None)), cell.p]
-            writer.writerow([row.group, row.label, column.title, *numbers, seeds, runs, cell.text, cell.note])
+            words = [_no_formula(word) for word in (row.group, row.label, column.title)]
+            after = [_no_formula(word) for word in (seeds, runs, cell.text, cell.note)]
+            writer.writerow([*words, *numbers, *after])
     return out.getvalue()
+
+
+def _no_formula(word: str) -> str:
+    """A word that a spreadsheet does not compute."""
+    return f"'{word}" if word[:1] in FORMULA and not NUMBER.fullmatch(word) else word
 
 
 # ---- HTML
@@ -168,7 +201,7 @@ def tidy_csv(table: Table, folder: Path = Path()) -> str:
 
 def html_table(table: Table, folder: Path = Path()) -> str:
     """One <table> without style or script; every number leads to its records."""
-    link = link_from(folder)
+    table, link = printed(table), link_from(folder)
     lines = ['<table class="snv-table">', f"<caption>{html.escape(table.title)}</caption>", "<thead>"]
     if any(name for name, _ in _spans(table)):
         above = "".join(f'<th colspan="{n}" scope="colgroup">{html.escape(name)}</th>' for name, n in _spans(table))

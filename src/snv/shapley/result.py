@@ -131,11 +131,11 @@ class Valuation:
 
     @staticmethod
     def load(path: str | Path) -> Valuation:
-        """What `save` wrote."""
-        state = load_state(Path(path))
-        for name in ("names", "layers"):
-            state[name] = None if state[name] is None else tuple(state[name])
-        return Valuation(**state)
+        """What `save` wrote, every part of it checked."""
+        try:
+            return restored(load_state(Path(path)))
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise UserError(f"{path} holds no values of players ({error}). Remove it, or value anew.") from None
 
     def plot(self, kind: str = "layers") -> Figure:
         """A picture: values by ``layers``, ``cumulative`` value, or ``intervals`` around the cut."""
@@ -167,6 +167,49 @@ class Valuation:
         if self.layers is not None:
             columns["layer"] = list(self.layers)
         return pd.DataFrame(columns, index=None if self.names is None else pd.Index(self.names, name="player"))
+
+
+def restored(state: State) -> Valuation:
+    """A valuation out of its parts; one that is of another kind or length is a ValueError."""
+    for name in ("names", "layers"):
+        state[name] = None if state.get(name) is None else tuple(state[name])
+    made = Valuation(**state)
+    n, few, float64 = len(made.values), len(made.contested), torch.float64
+    known = {
+        **dict.fromkeys(("values", "stderr", "unbiased", "unbiased_stderr"), (float64, (n,))),
+        "counts": (torch.int64, (n,)),
+        "halves": (float64, (2, n)),
+        "candidates": (torch.bool, (n,)),
+        "contested": (torch.int64, (few,)),
+    }
+    for name, (kind, shape) in known.items():
+        x = getattr(made, name)
+        optional = name not in ("values", "stderr", "counts", "contested")
+        if not (optional and x is None) and (x.dtype != kind or x.shape != shape):
+            raise ValueError(f"{name} are not {n} numbers")
+    for name in ("names", "layers"):
+        words = getattr(made, name)
+        if words is not None and (len(words) != n or not all(isinstance(word, str) for word in words)):
+            raise ValueError(f"{name} are not {n} words")
+    _require_told(made, n)
+    return made
+
+
+def _require_told(made: Valuation, n: int) -> None:
+    """What stands beside the values."""
+    words, numbers = (
+        (made.method, made.stopped, made.certificate),
+        (made.v_all, made.v_none, made.evaluations, made.eps),
+    )
+    if not all(isinstance(word, str) for word in words) or not all(type(x) in (int, float) for x in numbers):
+        raise ValueError("it is not said how they came about")
+    seconds = made.seconds
+    if not isinstance(seconds, dict) or not all(type(x) in (int, float) for x in seconds.values()):
+        raise ValueError("seconds are no numbers")
+    if type(made.k) is not int or type(made.seed) is not int or not 0 <= made.k <= max(1, n):
+        raise ValueError(f"k is {str(made.k)[:40]} of {n}")
+    if not all(isinstance(flag, bool) for flag in (made.adaptive, made.certified)):
+        raise ValueError("it is not said whether they are certified")
 
 
 def efficiency_ratio(values: Vector, v_all: float, v_none: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -11,11 +12,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from snv.config import RunConfig, build, flat, layered, nested, own_of, own_settings, read_toml
+from snv.config import (
+    RunConfig,
+    build,
+    flat,
+    layered,
+    nested,
+    own_of,
+    own_settings,
+    read_toml,
+    require_no_code,
+)
 from snv.errors import UserError
-from snv.learners import method_named
+from snv.learners import LEARNERS, method_named
 from snv.study.fingerprint import fingerprint
-from snv.study.study import Group, Settings, Study
+from snv.study.study import Group, Settings, Study, require_plain_name
+
+MOST = 100_000
+"""Runs of a group."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ class Cell:
 def expand(study: Study, seeds: Sequence[int] = ()) -> Plan:
     """Every run of a study; what a method cannot do is left out and told."""
     jobs: list[tuple[int, Job]] = []
+    _check_number(study, seeds)
     skipped: dict[str, None] = {}
     for name, group in study.groups.items():
         for cell in _cells(study, name, group):
@@ -141,12 +156,19 @@ def _streams(study: Study, name: str, group: Group) -> dict[str, dict[str, Any]]
     paths = [path for pattern in group.streams for path in _files(study.folder, pattern)]
     if not paths:
         raise UserError(f"groups.{name} names no stream. Give configs of runs, such as streams = ['quick.toml'].")
-    return {path.stem: read_toml(path) for path in paths}
+    streams = {path.stem: read_toml(path) for path in paths}
+    for path, values in zip(paths, streams.values(), strict=False):
+        require_no_code(values, path, study.allowed)
+    for stem in streams:
+        require_plain_name(stem)
+    return streams
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
     if not any(sign in pattern for sign in "*?["):
         return [folder / pattern]
+    if ".." in Path(pattern).parts or Path(pattern).is_absolute():
+        raise UserError(f"A pattern of streams stays in the study's folder; got {pattern!r}.")
     if found := sorted(folder.glob(pattern)):
         return found
     raise UserError(f"There is no config file {folder / pattern}.")
@@ -154,7 +176,8 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 def _tuned(study: Study, names: tuple[str, ...] | str) -> list[Settings]:
     """Methods' own settings from files or by the names of presets, the weakest first."""
-    return [own_settings(name, folder=study.folder) for name in ([names] if isinstance(names, str) else names)]
+    known = {**LEARNERS, **dict.fromkeys(study.allowed)}
+    return [own_settings(name, known, study.folder) for name in ([names] if isinstance(names, str) else names)]
 
 
 def _dimensions(group: Group, method: str) -> list[list[Choice]]:
@@ -185,6 +208,17 @@ def _as_word(value: object) -> str:
 
 def _is_like(job: Job, pattern: str) -> bool:
     return any(fnmatch(name, pattern) for name in (job.name, job.place, job.kind, f"{job.group}/{job.kind}"))
+
+
+def _check_number(study: Study, seeds: Sequence[int]) -> None:
+    """A grid of a few lines may stand for more runs than anybody can count."""
+    for name, group in study.groups.items():
+        methods = group.methods if isinstance(group.methods, tuple) else tuple(LEARNERS)
+        scenarios = group.scenarios or ("til",)
+        parts = [seeds or group.seeds or study.seeds, group.streams, scenarios, methods, group.tasks, group.capacities]
+        n = math.prod(max(1, len(part)) for part in [*parts, group.variants, *flat(group.grid).values()])
+        if n > MOST:
+            raise UserError(f"groups.{name} stands for up to {n:,} runs; a group has {MOST:,} at most. Split it.")
 
 
 def _check_names(jobs: Sequence[Job]) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from snv.config import build, check_own, flat
+from snv.config import build, check_own, flat, require_no_code
 from snv.errors import UserError, unknown
 from snv.files import plain_toml
 from snv.learners import LEARNERS, SCENARIOS, method_named
 from snv.training import Scenario
 
+PLAIN = re.compile(r"\w[\w.+=-]{0,99}")
 Settings = Mapping[str, Any]
 """Settings of a run as a TOML file nests them."""
 
@@ -64,26 +66,44 @@ class Study:
     settings: Settings = field(default_factory=dict)  # of every run
     tuned: tuple[str, ...] | str = ()
     own: Settings = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()  # FILE.py:CLASS of methods of one's own that the user named
 
     def __post_init__(self) -> None:
+        for name, group in self.groups.items():
+            for word in (name, *group.variants):
+                require_plain_name(word)
         if not self.groups:
             raise UserError(f"{self.name} has no group of runs. Add one, such as [groups.first].")
         check_own(self.own)
 
 
-def load_study(path: Path) -> Study:
-    """A study from its TOML file; unknown keys are answered with the nearest known ones."""
+def require_plain_name(name: str) -> None:
+    """Groups and variants are parts of files' names, so they lead nowhere else."""
+    if not PLAIN.fullmatch(name):
+        raise UserError(
+            f"{name!r} is part of a file's name: letters, digits and any of . + - _ = after the first, 100 at most."
+        )
+
+
+def load_study(path: Path, own_methods: Sequence[str] = ()) -> Study:
+    """A study from its TOML file; unknown keys are answered with the nearest known ones.
+
+    A method in a file of code is executed only if it is among ``own_methods``.
+    """
     values = plain_toml(path)
+    require_no_code(values, path, own_methods)
     tables = values.pop("groups", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise UserError(f"{path}: groups are tables such as [groups.first].")
-    known = [f.name for f in dataclasses.fields(Study) if f.name not in ("name", "folder")]
+    known = [f.name for f in dataclasses.fields(Study) if f.name not in ("name", "folder", "allowed")]
     for key in values:
         if key not in known:
             raise unknown("key in a study", key, known)
     try:
         groups = {name: build(Group, table, f"groups.{name}") for name, table in tables.items()}
-        study: Study = build(Study, {"name": path.stem, "folder": path.parent, "groups": groups, **values})
+        study: Study = build(
+            Study, {"name": path.stem, "folder": path.parent, "groups": groups, "allowed": tuple(own_methods), **values}
+        )
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return study

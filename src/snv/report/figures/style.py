@@ -16,11 +16,15 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.mathtext import MathTextParser
+from matplotlib.text import Text
+from matplotlib.ticker import FixedFormatter
 
 from snv.errors import UserError
 from snv.files import write_atomic
 from snv.learners import LEARNERS
 from snv.runs import Result
+from snv.text import printable, printable_lines
 
 BLACK, GREY = "#000000", "#6b6b6b"
 ORANGE, SKY, GREEN, BLUE, VERMILLION, PURPLE = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
@@ -107,16 +111,41 @@ def sheet(width: float, height: float) -> Figure:
 
 def captioned(figure: Figure, caption: str) -> Figure:
     """The figure with its caption below, made as much taller."""
+    _tame(figure)
     width, height = figure.get_size_inches()
-    lines = textwrap.wrap(caption, int(width * CHARACTERS), break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        tamed(printable(caption)), int(width * CHARACTERS), break_long_words=False, break_on_hyphens=False
+    )
     figure.set_size_inches(width, height + 0.14 * len(lines) + 0.1)
     figure.supxlabel("\n".join(lines), x=0.012, ha="left", fontsize=7.5, color="0.25", linespacing=1.25)
     return figure
 
 
+def _tame(figure: Figure) -> None:
+    """Words that are drawn stay words, whatever names they are made of."""
+    for words in figure.findobj(Text):
+        if (text := tamed(words.get_text())) != words.get_text():
+            words.set_text(text)
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if isinstance(formatter := axis.get_major_formatter(), FixedFormatter):
+                formatter.seq = [tamed(text) for text in formatter.seq]
+
+
+def tamed(text: str) -> str:
+    """Without signs that no font has, and with dollars as dollars where they are no mathematics."""
+    text = printable_lines(text)
+    if text.count("$") > 1:
+        try:
+            MathTextParser("path").parse(text)
+        except Exception:  # of a grammar
+            return text.replace("$", "\\$")
+    return text
+
+
 def caption_of(figure: Figure) -> str:
     """The caption as one line, for a page that places it itself."""
-    return " ".join(figure.get_supxlabel().split())
+    return " ".join(figure.get_supxlabel().replace("\\$", "$").split())
 
 
 def runs_of(results: Sequence[Result]) -> str:
