@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import socket
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from snv.errors import UserError
 from snv.shapley.game import Game
 from snv.shapley.processes import EACH, none_left
 from snv.shapley.questions import Answer, Question, answer
+
+KNOCK = 20.0
+"""Seconds within which a cluster opens."""
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 """Ray reports nothing to its makers."""
@@ -79,10 +83,11 @@ class RayCrew:
     def _join(self, address: str) -> None:
         alone = {"include_dashboard": False} if address == "local" else {}
         try:
+            _knock(address)
             self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **alone)
         except Exception as error:  # Ray has many
             raise UserError(
-                f"There is no Ray cluster at {address!r}: {str(error).strip().splitlines()[0]} Start one with "
+                f"There is no Ray cluster at {address!r}: {str(error).strip().splitlines()[0]}. Start one with "
                 "`ray start --head`, or take `local` for this machine alone."
             ) from error
 
@@ -90,6 +95,13 @@ class RayCrew:
         there = int(self._ray.cluster_resources().get("CPU", 0))
         if there < needed:
             raise UserError(f"The Ray cluster has {there} cores, and {needed} are asked for. Take fewer workers.")
+
+
+def _knock(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if colon:
+        socket.create_connection((host, int(port)), timeout=KNOCK).close()
 
 
 def _ray() -> Any:

@@ -49,13 +49,17 @@ class Bill:
     macs: float
     seconds: float  # from V(all) timed on a few examples
     engine: str  # how coalitions are evaluated: shared prefixes, or whole forward passes
+    workers: int = 1  # that share the work
 
     def __str__(self) -> str:
         return (
             f"{self.method}: {self.neurons:,} neurons, at most {self.evaluations:,.0f} evaluations on "
             f"{self.examples:,} examples = {self.forward_passes:,.0f} forward passes, {self.macs / 1e9:,.1f} G "
-            f"multiply-accumulates, about {spoken(self.seconds)}; coalitions by {self.engine}"
+            f"multiply-accumulates, about {spoken(self.seconds)}{self._shared()}; coalitions by {self.engine}"
         )
+
+    def _shared(self) -> str:
+        return f" with {self.workers} workers" if self.workers > 1 else ""
 
 
 def value_neurons(
@@ -94,7 +98,7 @@ def value_neurons(
     workers, budget = workers_of(workers), Budget(max_evaluations=max_evaluations, max_seconds=max_seconds)
     with as_threaded_as(workers):
         game = neuron_game(model, data, payoff, neurons, include, exclude, groups, forward, memory)
-        (announce or log_bill)(bill(game, method, k=k, **settings))
+        (announce or log_bill)(bill(game, method, 1 if workers is None else workers.n, k=k, **settings))
         return estimate(
             game, method, seed=seed, budget=budget, progress=progress, resume=resume, workers=workers, k=k, **settings
         )
@@ -124,7 +128,7 @@ def neuron_game(
     return NeuronGame(model, images, labels, neurons, payoff, groups=groups, forward=forward, memory=memory)
 
 
-def bill(game: NeuronGame, method: str, **settings: Any) -> Bill:
+def bill(game: NeuronGame, method: str, workers: int = 1, **settings: Any) -> Bill:
     """The cost of a valuation: evaluations from the method's settings, time from V(all) on a few examples."""
     evaluations = forecast(game, method, **settings)
     everyone, few = torch.ones(1, game.n, dtype=torch.bool), torch.arange(min(TIMED, game.n_examples))
@@ -142,8 +146,9 @@ def bill(game: NeuronGame, method: str, **settings: Any) -> Bill:
         evaluations=evaluations,
         forward_passes=forward_passes,
         macs=forward_passes * _macs_per_example(game),
-        seconds=seconds * evaluations,
+        seconds=seconds * evaluations / workers,
         engine=game.engine,
+        workers=workers,
     )
 
 
