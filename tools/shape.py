@@ -35,7 +35,7 @@ class Room:
 
 
 HOUSE = (
-    Room(0, ("errors", "seeding", "shapes", "files", "threads", "devices"), "what everything stands on"),
+    Room(0, ("errors", "seeding", "shapes", "files", "threads", "devices", "shortage"), "what everything stands on"),
     Room(1, ("data",), "tasks, splits, datasets, cache, augmentation"),
     Room(1, ("metrics",), "numbers from the accuracy matrix"),
     Room(1, ("shapley",), "games, estimators, error bars: the theory, which knows no network"),

@@ -27,6 +27,7 @@ class Card:
     sees: Literal["current task", "all tasks"] = "current task"
     grows: bool = False  # whether the network gets larger with tasks, heads apart
     one_network: bool = True  # whether `network` as it stands answers, so that its neurons can be valued
+    adds_up: bool = False  # its loss is a mean over images and terms without images: a step may be made in parts
     alike: bool = False  # trains alike in both scenarios: a CIL run, with the task known, has the TIL run's accuracies
     quick: bool = True  # whether the demo has time for it; `snv demo --all` has for all
     forgets: str = ""  # why old tasks fall towards 0 in CIL, if that is in the nature of the method

@@ -53,6 +53,7 @@ class Joint(Learner[JointConfig]):
         stores_images=True,
         sees="all tasks",
         space={"train.lr": RATES},
+        adds_up=True,
     )
     Config: ClassVar[type] = JointConfig
 

@@ -181,5 +181,6 @@ class NFL(Stepwise[NFLConfig]):
         alike=True,
         quick=False,
         space={"train.lr": RATES},
+        adds_up=True,
     )
     Config: ClassVar[type] = NFLConfig

@@ -17,7 +17,7 @@ from snv.learners.card import Card
 from snv.learners.checks import check_range
 from snv.learners.grids import RATES, paper_presets
 from snv.networks import bytes_of
-from snv.training import Batch, Setting
+from snv.training import Batch, Setting, backward
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class SI(Learner[SIConfig]):
         space={"train.lr": RATES, "learner.strength": (0.3, 0.5, 0.7, 1), "learner.damping": (0.9, 1)},
         idle_first=("learner.strength", "learner.damping"),
         presets=paper_presets(1e-2, {"learner.strength": 0.5, "learner.damping": 1}),
+        adds_up=True,
     )
     Config: ClassVar[type] = SIConfig
 
@@ -73,16 +74,14 @@ class SI(Learner[SIConfig]):
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update, w ← w − g ⊙ Δθ with g = ∇CE alone: the penalty's gradient would let importance feed on itself."""
-        with self.setting.autocast():
-            loss = self.loss(batch)
         optimizer.zero_grad()
-        loss.backward()
+        loss = backward(self.losses(batch))
         parameters = self.held()
         gradients = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}  # g
         if self.omega and self.config.strength > 0:
             penalty = self.config.strength * weighted_distance(parameters, self.start, self.omega)
             penalty.backward()
-            loss = loss + penalty
+            loss = loss + penalty.detach()
         if (clip_norm := batch.stage.settings.clip_norm) is not None:
             nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
         moves = [parameters[name].detach().clone() for name in gradients]
@@ -90,7 +89,7 @@ class SI(Learner[SIConfig]):
         optimizer.zero_grad()
         torch._foreach_sub_(moves, [parameters[name].detach() for name in gradients])  # −Δθ
         torch._foreach_addcmul_([self.path[name] for name in gradients], list(gradients.values()), moves)
-        return loss.detach()
+        return loss
 
     def end_task(self, task: Task) -> None:
         """Ω ← Ω + max(0, w) / ((θ_end − θ_start)² + ξ); the path and its start are done with."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from snv.errors import UserError
 from snv.files import write_atomic
 from snv.neurons.find import Neurons
 from snv.shapes import Mask, Values
+
+DAMAGE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+"""What reading a damaged zip ends with: some bits of it ask for a packing that nobody knows, or for a password."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +62,7 @@ class NeuronTable:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 layers, sizes = stored["layers"].tolist(), stored["sizes"].tolist()
                 values, masks = stored["values"], stored["masks"]
-        except (OSError, ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (*DAMAGE, OSError, ValueError, TypeError, KeyError, EOFError) as error:
             raise UserError(
                 f"{path} is damaged or holds no table of neurons ({error}). Restore or remove it."
             ) from None

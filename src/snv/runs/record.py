@@ -25,6 +25,7 @@ class Record:
     capacity: dict[str, float] | None = None
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
     valuations: list[Account | None] = field(default_factory=list)  # per task, of methods that value neurons
+    lowered: list[dict[str, Any]] = field(default_factory=list)  # steps made in parts, from which task on
     details: Details | None = None  # what classes were taken for at the newest evaluation
     cost: dict[str, Any] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ class Record:
             "capacity": self.capacity,
             "bytes_kept": self.bytes_kept,
             "valuations": self.valuations,
+            **({"lowered": self.lowered} if self.lowered else {}),
             **({"details": self.details.as_json()} if self.details is not None else {}),
         }
 
@@ -71,6 +73,7 @@ class Record:
         self.capacity = results["capacity"]
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
         self.valuations = results.get("valuations", [])  # older records have none
+        self.lowered = list(results.get("lowered", []))
         self.details = Details.from_json(results["details"]) if "details" in results else None  # nor these
 
     def as_json(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from snv.training.loop import Training, descend
+from snv.training.loop import Training, backward, descend
 from snv.training.losses import cross_entropies, first_class, n_right
 from snv.training.reporter import Reporter, loss_so_far, note_of
 from snv.training.setting import EVALUATION_BATCH, Scenario, Setting
@@ -20,6 +20,7 @@ __all__ = [
     "Stage",
     "TrainSettings",
     "Training",
+    "backward",
     "cross_entropies",
     "descend",
     "first_class",

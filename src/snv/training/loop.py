@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from snv.data import Task
-from snv.errors import DivergedError
+from snv.errors import DivergedError, ShortOfMemoryError
 from snv.files import State, cloned
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
+from snv.shortage import halving, is_shortage, told
 from snv.training.reporter import Reporter
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
@@ -28,6 +30,8 @@ from snv.training.stage import Batch, Stage
 @runtime_checkable
 class Trainable(Protocol):
     """What the loop asks of a learner."""
+
+    at_once: int
 
     @property
     def setting(self) -> Setting: ...
@@ -107,7 +111,7 @@ class Training:
         for batch in self._batches():
             _set_lr(self.optimizer, self.stage.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"update {self.task.id} {self.stage.name}"
-            with reporter.counted(work, len(batch.labels)), reporter.step():
+            with reporter.counted(work, len(batch.labels)), reporter.step(), _within_memory(batch):
                 loss = self.learner.step(batch, self.optimizer)
             at.loss = at.loss + loss.detach().float() * len(batch.labels)
             at.images += len(batch.labels)
@@ -161,12 +165,17 @@ class Training:
             if self.settings.patience:
                 at.best_state = cloned(self.learner.state_dict())
 
-    @torch.no_grad()
     def _validate(self) -> tuple[float, float]:
         """Mean loss and accuracy in percent on the task's validation split."""
+        found, self.learner.at_once = halving(self._validated, self.learner.at_once)
+        return found
+
+    @torch.no_grad()
+    def _validated(self, at_once: int) -> tuple[float, float]:
+        """The same with so many images at a time."""
         self.learner.set_training(False, self.stage)
         loss, correct = 0.0, 0.0
-        for images, labels in self.learner.setting.prepared(self.task.val):
+        for images, labels in self.learner.setting.prepared(self.task.val, batch=at_once):
             with self.learner.reporter.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
                 batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
             loss += float(batch_loss) * len(labels)
@@ -194,8 +203,19 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: TrainSettings) 
             return torch.optim.SGD(parameters, lr=lr, weight_decay=decay, momentum=settings.momentum)
 
 
+@contextmanager
+def _within_memory(batch: Batch) -> Iterator[None]:
+    """A step that needs too much says so in a way of its own: it was not done, and leaves the learner half changed."""
+    try:
+        yield
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        raise ShortOfMemoryError(len(batch.labels), told(error)) from error
+
+
 def descend(
-    loss: Tensor,
+    loss: Tensor | Iterable[Tensor],
     optimizer: torch.optim.Optimizer,
     clip_norm: float | None = None,
     before: Callable[[], None] = lambda: None,
@@ -203,17 +223,27 @@ def descend(
 ) -> Tensor:
     """One step downhill; returns the loss it started from.
 
-    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more.
+    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more. A loss may come
+    as the terms of a sum: see `backward`.
     """
     optimizer.zero_grad()
-    loss.backward()
+    total = backward(loss)
     before()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
     after()
     optimizer.zero_grad()  # memory that the next forward pass can use
-    return loss.detach()
+    return total
+
+
+def backward(loss: Tensor | Iterable[Tensor]) -> Tensor:
+    """Add the loss's gradients to those there are and return its value; of terms, one graph is alive at a time."""
+    values = []
+    for term in [loss] if isinstance(loss, Tensor) else loss:
+        term.backward()
+        values.append(term.detach())
+    return values[0] if len(values) == 1 else torch.stack(values).sum()
 
 
 def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
