@@ -37,7 +37,7 @@ class Room:
 HOUSE = (
     Room(
         0,
-        ("errors", "seeding", "shapes", "text", "files", "archives", "threads", "ranks", "devices"),
+        ("errors", "seeding", "shapes", "text", "files", "archives", "threads", "ranks", "devices", "shortage"),
         "what everything stands on",
     ),
     Room(1, ("data",), "tasks, splits, datasets, cache, augmentation"),

@@ -22,6 +22,14 @@ class DivergedError(UserError):
         self.what = what
 
 
+class ShortOfMemoryError(UserError):
+    """A step of training, on so many images, needs more memory than there is."""
+
+    def __init__(self, images: int, reason: str) -> None:
+        super().__init__(f"Memory ran out in a step of {images} images ({reason}).")
+        self.images = images
+
+
 class Interrupted(Exception):  # noqa: N818 - it is a request, not an error
     """Ctrl-C or a termination signal arrived and everything was saved; ``signum`` says which."""
 

@@ -119,3 +119,21 @@ def test_a_grey_model_learns_arrays_and_reads_files(tmp_path):
     assert len(model.predict(images)) == 24
     with pytest.raises(UserError, match="1 channel, but pictures of a folder are in colour"):
         model.learn(tmp_path)
+
+
+def test_where_memory_runs_out_fewer_pictures_are_answered_at_a_time(model, monkeypatch, caplog):
+    import snv.model.answers as room
+
+    pictures = [draw(name, i, (16, 16)) for name in BIRDS + FISH for i in range(4)]
+    whole, probabilities = model.predict(pictures), room.probabilities
+
+    def narrow(knowledge, pixels, t):
+        if len(pixels) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return probabilities(knowledge, pixels, t)
+
+    monkeypatch.setattr(room, "probabilities", narrow)
+    for ours, theirs in zip(model.predict(pictures), whole, strict=True):
+        assert ours.label == theirs.label
+        assert ours.best[0][2] == pytest.approx(theirs.best[0][2], rel=1e-5)
+    assert "Going on with half as much at once" in caplog.text

@@ -72,3 +72,25 @@ def test_top_5_counts_images_whose_class_is_among_the_five_best():
     ranks = (-learner.logits(images, None)).argsort(1)[:, :5]
     expected = 100 * float((ranks == test.labels[:, None]).any(1).double().mean())
     assert answers(learner, test, block).top5 == pytest.approx(expected)
+
+
+def test_where_memory_runs_out_fewer_images_at_a_time_are_answered_the_same(monkeypatch, caplog):
+    """A network that takes no more than 10 images at once."""
+    stream = toy_stream()
+    learner = make("sgd", "til", stream)
+    learn(learner, stream, 0)
+    test, block = stream.test(0), stream.blocks[0]
+    whole, features = answers(learner, test, block), learner.network.features
+    assert len(test) > 10
+
+    def narrow(images):
+        if len(images) > 10:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return features(images)
+
+    monkeypatch.setattr(learner.network, "features", narrow)
+    monkeypatch.setattr(learner, "logits", lambda images, block: learner.network.classify(narrow(images), 0))
+    again = answers(learner, test, block)
+    assert again.counts.tolist() == whole.counts.tolist()
+    assert learner.at_once == 8
+    assert "Going on with half as much at once" in caplog.text

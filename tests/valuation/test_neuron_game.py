@@ -296,3 +296,29 @@ def test_of_images_that_are_part_of_a_larger_tensor_only_the_part_is_sent():
     network = warmed(width=4)
     few = len(pickle.dumps(NeuronGame(network, images[:10].clone(), labels[:10].clone())))
     assert len(pickle.dumps(NeuronGame(network, images[:10], labels[:10]))) == few
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+def test_where_memory_runs_out_values_and_gradients_are_the_same_within_less(share_prefixes, caplog):
+    """A late layer that takes no more than 40 copies of an image at once."""
+    network = warmed(width=4)
+    game = NeuronGame(network, *data((3, 8, 8), n=24), share_prefixes=share_prefixes)
+    some = coalitions(game.n, 12)
+    gates = some[:6].float()
+    values, (slopes, heights), memory = game.values(some), game.gradient(gates), game.memory
+
+    def narrow(_, inputs):
+        if len(inputs[0]) > 40:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    late = [module for module in network.modules() if isinstance(module, nn.Conv2d)][-1]
+    late.register_forward_pre_hook(narrow)
+    torch.testing.assert_close(game.values(some), values)
+    less = game.memory
+    assert less < memory
+    again, heights_again = game.gradient(gates)
+    torch.testing.assert_close(again, slopes, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(heights_again, heights)
+    n_warnings = len(caplog.messages)
+    game.values(some)
+    assert len(caplog.messages) == n_warnings > 0, "what it may take is remembered"

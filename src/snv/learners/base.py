@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,7 +16,7 @@ from snv.networks import bytes_of
 from snv.neurons import NeuronTable
 from snv.shapes import Images, Labels, Logits
 from snv.shapley import Account
-from snv.training import Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
+from snv.training import EVALUATION_BATCH, Batch, Reporter, Setting, Stage, cross_entropies, descend, n_right
 
 C = TypeVar("C")
 """The settings of a method."""
@@ -43,6 +43,8 @@ class Learner(Generic[C]):
         self.config: C = self.Config() if config is None else config
         self.network = setting.network
         self.reporter = Reporter()  # who hears of its work
+        self.parts = 1  # in which the images of a step go through the network: more where memory ran out
+        self.at_once = EVALUATION_BATCH  # images that are evaluated together: fewer where memory ran out
         self.blocks: list[range] = []  # classes of the tasks begun so far
         self.ready = True  # whether there is anything to evaluate once a task is over
         self.valuations: list[Account | None] = []  # what each task's valuation said of itself, if neurons are valued
@@ -75,9 +77,14 @@ class Learner(Generic[C]):
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update; returns the loss."""
-        with self.setting.autocast():
-            loss = self.loss(batch)
-        return descend(loss, optimizer, batch.stage.settings.clip_norm)
+        return descend(self.losses(batch), optimizer, batch.stage.settings.clip_norm)
+
+    def losses(self, batch: Batch) -> Iterator[Tensor]:
+        """The loss of each part of a batch by its share of the images; their sum is minimised (see `Card.adds_up`)."""
+        for part in batch.parts(self.parts):
+            with self.setting.autocast():
+                loss = self.loss(part)
+            yield loss if self.parts == 1 else loss * (len(part.labels) / len(batch.labels))
 
     def loss(self, batch: Batch) -> Tensor:
         """What a step minimises: by default the cross-entropy of the classes in `scope`.

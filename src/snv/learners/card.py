@@ -27,6 +27,7 @@ class Card:
     sees: Literal["current task", "all tasks"] = "current task"
     grows: bool = False  # whether the network gets larger with tasks, heads apart
     one_network: bool = True  # whether `network` as it stands answers, so that its neurons can be valued
+    adds_up: bool = False  # its loss is a mean over images and terms without images: a step may be made in parts
     alike: bool = False  # trains alike in both scenarios: a CIL run, with the task known, has the TIL run's accuracies
     parallel: bool = False  # whether several processes may share its training: its loss is a mean over the images of a
     # batch, and what else it does follows from the task and the weights alone

@@ -50,6 +50,7 @@ class EWC(Learner[EWCConfig]):
         space={"train.lr": RATES, "learner.strength": (10, 25, 30, 90, 100), "learner.decay": (0.9, 0.95, 1)},
         idle_first=("learner.strength", "learner.decay"),
         presets=paper_presets(1e-2, {"learner.strength": 10, "learner.decay": 1}, imagenet={"learner.strength": 25}),
+        adds_up=True,
     )
     Config: ClassVar[type] = EWCConfig
 

@@ -75,6 +75,7 @@ class ICaRL(Learner[ICaRLConfig]):
         parallel=True,
         space={"train.lr": RATES, "learner.weight_decay": (0, 1e-5, 5e-5, 1e-4)},
         presets=paper_presets(1e-2, {"learner.weight_decay": 5e-5}),
+        adds_up=True,
     )
     Config: ClassVar[type] = ICaRLConfig
 

@@ -54,6 +54,7 @@ class Joint(Learner[JointConfig]):
         sees="all tasks",
         parallel=True,
         space={"train.lr": RATES},
+        adds_up=True,
     )
     Config: ClassVar[type] = JointConfig
 

@@ -59,6 +59,7 @@ class LwF(Learner[LwFConfig]):
         },
         idle_first=("learner.strength", "learner.temperature"),
         presets=paper_presets(1e-2, {"train.weight_decay": 5e-5, "learner.strength": 0.5, "learner.temperature": 2}),
+        adds_up=True,
     )
     Config: ClassVar[type] = LwFConfig
 

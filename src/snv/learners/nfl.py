@@ -182,5 +182,6 @@ class NFL(Stepwise[NFLConfig]):
         parallel=True,
         quick=False,
         space={"train.lr": RATES},
+        adds_up=True,
     )
     Config: ClassVar[type] = NFLConfig

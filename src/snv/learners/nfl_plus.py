@@ -101,6 +101,7 @@ class NFLPlus(Stepwise[NFLPlusConfig]):
                 "learner.lr_ae": 1e-3,
             },
         ),
+        adds_up=True,
     )
     Config: ClassVar[type] = NFLPlusConfig
 

@@ -109,6 +109,7 @@ class NISPA(SparseLearner[NISPAConfig]):
         space={"train.lr": RATES, "learner.sparsity": (0.3, 0.5, 0.7, 0.9), "learner.strength": (0.1, 1, 10)},
         idle={"learner.strength": "the method has no such term"},
         presets=paper_presets(1e-2, {"learner.sparsity": 0.5, "learner.strength": 1}),
+        adds_up=True,
     )
     Config: ClassVar[type] = NISPAConfig
 

@@ -27,6 +27,7 @@ class SGD(Learner[SGDConfig]):
         parallel=True,
         forgets="no image of an old class is seen again, so every image is answered with a new class.",
         space={"train.lr": RATES},
+        adds_up=True,
     )
     Config: ClassVar[type] = SGDConfig
 

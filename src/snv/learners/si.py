@@ -55,6 +55,7 @@ class SI(Learner[SIConfig]):
         space={"train.lr": RATES, "learner.strength": (0.3, 0.5, 0.7, 1), "learner.damping": (0.9, 1)},
         idle_first=("learner.strength", "learner.damping"),
         presets=paper_presets(1e-2, {"learner.strength": 0.5, "learner.damping": 1}),
+        adds_up=True,
     )
     Config: ClassVar[type] = SIConfig
 
@@ -74,10 +75,8 @@ class SI(Learner[SIConfig]):
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update, w ← w − g ⊙ Δθ with g = ∇CE alone: the penalty's gradient would let importance feed on itself."""
-        with self.setting.autocast():
-            loss = self.loss(batch)
         optimizer.zero_grad()
-        loss = differentiate(loss, optimizer)
+        loss = differentiate(self.losses(batch), optimizer)
         parameters = self.held()
         gradients = {name: p.grad.clone() for name, p in parameters.items() if p.grad is not None}  # g
         if self.omega and self.config.strength > 0:

@@ -57,6 +57,7 @@ class SNV(Learner[SNVConfig]):
         presets=paper_presets(  # the paper's c counts all neurons
             1e-2, {"learner.capacity": 0.1, "learner.size": "top-k"}, imagenet={"learner.capacity": 0.2}
         ),
+        adds_up=True,
     )
     Config: ClassVar[type] = SNVConfig
 

@@ -73,6 +73,7 @@ class SNVPaper(Learner[SNVPaperConfig]):
             {"learner.capacity": 0.1, "learner.floor": 0.05, "learner.confidence": 0.95},
             imagenet={"learner.capacity": 0.2},
         ),
+        adds_up=True,
     )
     Config: ClassVar[type] = SNVPaperConfig
 

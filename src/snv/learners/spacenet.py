@@ -91,6 +91,7 @@ class SpaceNet(SparseLearner[SpaceNetConfig]):
         space={"train.lr": LOW_RATES, "learner.sparsity": (0.3, 0.5, 0.7), "learner.strength": (0.1, 1, 10)},
         idle={"learner.strength": "the method has no such term"},
         presets=paper_presets(1e-3, {"learner.sparsity": 0.5, "learner.strength": 1}),
+        adds_up=True,
     )
     Config: ClassVar[type] = SpaceNetConfig
 

@@ -78,9 +78,9 @@ class SparseLearner(Learner[C]):
 
     def step(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One update of what may move; everything else stays bit-identical."""
-        with self.setting.autocast():
-            loss = self.loss(batch)
-        return descend(loss, optimizer, batch.stage.settings.clip_norm, self.before_update, self.after_update)
+        return descend(
+            self.losses(batch), optimizer, batch.stage.settings.clip_norm, self.before_update, self.after_update
+        )
 
     def before_update(self) -> None:
         self.frozen.clear_gradients()

@@ -105,6 +105,7 @@ class WSN(Learner[WSNConfig]):
         one_network=False,
         space={"train.lr": LOW_RATES, "learner.capacity": (0.03, 0.05, 0.1, 0.3, 0.5)},
         presets=paper_presets(1e-3),  # it prints a row for every c
+        adds_up=True,
     )
     Config: ClassVar[type] = WSNConfig
 

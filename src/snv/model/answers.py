@@ -16,6 +16,7 @@ from snv.model.checked import fitting
 from snv.model.knowledge import Knowledge
 from snv.model.pictures import Progress, as_grey, as_pixels, is_one_image, picture_files, tried
 from snv.shapes import Pixels
+from snv.shortage import halving
 
 BATCH = 64
 """Pictures answered together, so that any number of them needs the same memory."""
@@ -42,6 +43,11 @@ def probabilities(knowledge: Knowledge, pixels: Pixels, t: int | None) -> Tensor
         return (logits / knowledge.tasks[t].temperature).softmax(1)
     temperatures = torch.tensor([task.open_temperature for task in knowledge.tasks])
     return (logits / float(temperatures.log().mean().exp())).softmax(1)
+
+
+def _within_memory(knowledge: Knowledge, pixels: Pixels, t: int | None) -> Tensor:
+    """The same, of fewer pictures at a time where memory runs out."""
+    return halving(lambda n: torch.cat([probabilities(knowledge, part, t) for part in pixels.split(n)]), BATCH)[0]
 
 
 def predictions(
@@ -78,7 +84,7 @@ def _answers(
     knowledge: Knowledge, batch: list[tuple[str, Tensor | UserError]], t: int | None, top: int
 ) -> Iterator[Prediction]:
     readable = [picture for _, picture in batch if isinstance(picture, Tensor)]
-    shares = iter(probabilities(knowledge, torch.stack(readable), t) if readable else ())
+    shares = iter(_within_memory(knowledge, torch.stack(readable), t) if readable else ())
     tasks = knowledge.tasks if t is None else [knowledge.tasks[t]]
     names = [(task.name, name) for task in tasks for name in task.classes]
     for source, picture in batch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from snv import ranks
 from snv.data import Split
 from snv.learners import Learner
 from snv.shapes import Labels, Logits
+from snv.shortage import halving
 from snv.training import Stage
 
 FEW = 5
@@ -63,13 +65,22 @@ def answers(
     known = learner.setting.scenario == "til" if known is None else known
     if not known and block not in learner.blocks:
         return Answers(np.zeros((len(block), 0), np.int64), 0, None, len(test))
+    work = partial(_answers, learner, test, block, known, tell)
+    found, learner.at_once = halving(work, learner.at_once)
+    return found
+
+
+def _answers(
+    learner: Learner[Any], test: Split, block: range, known: bool, tell: Callable[[float], None], at_once: int
+) -> Answers:
+    """The same of a block that can be answered, with so many images at a time."""
     learner.set_training(False, Stage("evaluate", learner.setting.train))
     of_task = f"{block.start} {'learned' if block in learner.blocks else 'to come'}"  # it may have its own network
     work, scope = f"evaluate {of_task if known else len(learner.blocks)}", block if known else None
     first = 0 if known else block.start
     counts, among_five, done = np.zeros((len(block), 0), np.int64), 0, 0
     tell(0)
-    for images, labels in learner.setting.prepared(test, shared=True):
+    for images, labels in learner.setting.prepared(test, batch=at_once, shared=True):
         with learner.reporter.counted(work, len(labels)):
             logits = learner.logits(images, scope)
         counts = _counted(logits, labels - block.start, len(block)) + (counts if counts.size else 0)

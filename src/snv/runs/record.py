@@ -27,6 +27,7 @@ class Record:
     bytes_kept: list[int] = field(default_factory=list)  # beyond the network, at the end of each task
     valuations: list[Account | None] = field(default_factory=list)  # per task, of methods that value neurons
     warnings: list[Fault] = field(default_factory=list)  # what went wrong in training, in the order it was noticed
+    lowered: list[dict[str, Any]] = field(default_factory=list)  # steps made in parts, from which task on
     details: Details | None = None  # what classes were taken for at the newest evaluation
     cost: dict[str, Any] = field(default_factory=dict)
 
@@ -63,6 +64,7 @@ class Record:
             "bytes_kept": self.bytes_kept,
             "valuations": self.valuations,
             **({"warnings": self.warnings} if self.warnings else {}),
+            **({"lowered": self.lowered} if self.lowered else {}),
             **({"details": self.details.as_json()} if self.details is not None else {}),
         }
 
@@ -75,6 +77,7 @@ class Record:
         self.bytes_kept = list(results.get("bytes_kept", []))  # older records have none
         self.valuations = results.get("valuations", [])  # older records have none
         self.warnings = list(results.get("warnings", []))
+        self.lowered = list(results.get("lowered", []))
         self.details = Details.from_json(results["details"]) if "details" in results else None  # nor these
 
     def as_json(self) -> dict[str, Any]:

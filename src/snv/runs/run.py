@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from snv import ranks
 from snv.config import RunConfig, as_begun
 from snv.data import TaskStream
-from snv.errors import DivergedError, Interrupted, UserError
+from snv.errors import DivergedError, Interrupted, ShortOfMemoryError, UserError
 from snv.files import State, digest
 from snv.learners import bytes_beyond_network, require_parallel
 from snv.runs.checked import fitting, require_config, require_environment
@@ -28,11 +28,13 @@ from snv.runs.given import Given, given, marks
 from snv.runs.interrupts import Interrupts
 from snv.runs.meter import Meter, latency_ms
 from snv.runs.neurons import FILE
+from snv.runs.parts import note_parts, out_of_memory, parts_after
 from snv.runs.prepare import Prepared, bytes_needed, left_as_found, prepare
 from snv.runs.progress import Progress
 from snv.runs.record import Record
 from snv.runs.same import check_marks, check_same
 from snv.runs.track import Several, Tracker, numbers_in
+from snv.shortage import is_shortage, let_go, told
 from snv.training import Fault, Place, Reporter, Training, judged, learn_task, loss_so_far, note_of, said
 
 log = logging.getLogger(__name__)
@@ -113,7 +115,20 @@ def _run(
     require_space(out, bytes_needed(prepared))
     with directory.locked(), left_as_found(), closing(listeners.tracker):
         torch.set_num_threads(prepared.environment["threads"])
-        return _Run(prepared, directory, listeners, pause_after).finish(stop_after)
+        parts = 1
+        while True:
+            try:
+                return _Run(prepared, directory, listeners, pause_after, parts).finish(stop_after)
+            except ShortOfMemoryError as error:
+                parts, environment = parts_after(error, prepared.learner, out), prepared.environment
+            except Exception as error:
+                if not is_shortage(error):
+                    raise
+                raise out_of_memory(f"Memory ran out ({told(error)}).", out) from error
+            del prepared
+            let_go()
+            listeners.tracker.close()
+            prepared = prepare(config, listeners.progress, environment, handed)
 
 
 class _Paused(Exception):  # noqa: N818 - it was asked for
@@ -129,7 +144,9 @@ class _Run:
         directory: RunDirectory,
         listeners: Listeners,
         pause_after: int | None = None,
+        parts: int = 1,
     ) -> None:
+        """``parts`` are those in which the images of a step go through the network: more where memory ran out."""
         self.config, self.stream, self.learner = prepared.config, prepared.stream, prepared.learner
         self.directory, self.environment, self.pause_after = directory, prepared.environment, pause_after
         self.tell, self.tracker, self.saved = listeners
@@ -137,6 +154,7 @@ class _Run:
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
         self.log: list[dict[str, Any]] = []
+        self.learner.parts = parts
         self.learner.reporter = Reporter(
             phase=self.meter.phase,
             counted=self.meter.counted,
@@ -155,20 +173,24 @@ class _Run:
     def finish(self, stop_after: int | None = None) -> Record:
         """From wherever the directory stands to the end, or until so many tasks are learned."""
         n = len(self.stream) if stop_after is None else min(stop_after, len(self.stream))
-        self._restore()
-        self.tracker.begin(self.record.config, self._steps)
-        with self.interrupts.watched(), suppress(_Paused), self._noting_divergence():
-            if self.task == 0 and self.place == Place():
-                self._evaluate_untrained()
-            while self.task < n:
-                self._learn_task()
-        if self.task < len(self.stream):
-            return self.record
+        with self.interrupts.watched():
+            self._restore()
+            self.tracker.begin(self.record.config, self._steps)
+            with suppress(_Paused), self._noting_divergence():
+                if self.task == 0 and self.place == Place():
+                    self._evaluate_untrained()
+                while self.task < n:
+                    self._learn_task()
+            if self.task == len(self.stream):
+                self._end()
+        return self.record
+
+    def _end(self) -> None:
+        """After the last task."""
         self._measure_inference()
         self.record.status = "finished"
         self._export()
         self.tracker.end(numbers_in(self.record.metrics))
-        return self.record
 
     @contextmanager
     def _noting_divergence(self) -> Iterator[None]:
@@ -296,14 +318,21 @@ class _Run:
         self.learner.reporter = Reporter()
         block = self.stream.blocks[-1] if self.config.scenario == "til" else None
         image = next(self.learner.setting.prepared(self.stream.test(0), torch.tensor([0])))[0][0]
-        latencies = ranks.told(
-            lambda: {str(b): latency_ms(lambda x: self.learner.logits(x, block), image, b) for b in (1, 64)}
-        )
+        latencies = ranks.told(lambda: {b: ms for b in (1, 64) if (ms := self._latency(image, block, b)) is not None})
         self.record.cost = {
-            "latency_ms": latencies(),
+            "latency_ms": {str(batch): ms for batch, ms in latencies().items()},
             "parameters": sum(p.numel() for p in self.learner.network.parameters()),
             "bytes_on_disk": self.directory.bytes_on_disk(),
         }
+
+    def _latency(self, image: Tensor, block: range | None, batch: int) -> float | None:
+        """None of a batch that is too large for the memory there is."""
+        try:
+            return latency_ms(lambda x: self.learner.logits(x, block), image, batch)
+        except Exception as error:
+            if not is_shortage(error):
+                raise
+            return None
 
     # ---- what is kept
 
@@ -332,6 +361,7 @@ class _Run:
             log.info("continuing at task %d, stage %d", self.task + 1, self.place.stage + 1)
         if ranks.size() != (self.ranks or [1])[-1]:
             self.ranks.append(ranks.size())
+        note_parts(self.record, self.learner, self.task)
         self.directory.write("environment.json", self.environment)
         self._export()
         self._export_neurons()

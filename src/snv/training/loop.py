@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -18,10 +19,12 @@ from torch import Tensor, nn
 
 from snv import ranks
 from snv.data import Task
+from snv.errors import ShortOfMemoryError
 from snv.files import State, cloned
 from snv.networks import Network
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
+from snv.shortage import halving, is_shortage, told
 from snv.training.faults import EVERY, SLOWER, WentWrong, check_loss, check_outcome, diverged, rate_lowered, still_head
 from snv.training.parallel import differentiate, divided
 from snv.training.reporter import Reporter
@@ -33,6 +36,8 @@ from snv.training.stage import Batch, Stage
 @runtime_checkable
 class Trainable(Protocol):
     """What the loop asks of a learner."""
+
+    at_once: int
 
     @property
     def setting(self) -> Setting: ...
@@ -154,7 +159,8 @@ class Training:
         for batch in self._batches():
             _set_lr(self.optimizer, at.rate * self.stage.lr_at(at.epoch + at.step / batch.n_steps))
             work = f"update {self.task.id} {self.stage.name}"
-            with reporter.counted(work, len(batch.labels)), reporter.step(), divided(batch.part):
+            counted = reporter.counted(work, len(batch.labels))
+            with counted, reporter.step(), divided(batch.part), _within_memory(batch):
                 loss = self.learner.step(batch, self.optimizer)
             at.loss = at.loss + loss.detach().float() * batch.size
             at.images += batch.size
@@ -230,12 +236,17 @@ class Training:
             if self.settings.patience:
                 at.best_state = cloned(self.learner.state_dict())
 
-    @torch.no_grad()
     def _validate(self) -> tuple[float, float]:
         """Mean loss and accuracy in percent on the task's validation split."""
+        found, self.learner.at_once = halving(self._validated, self.learner.at_once)
+        return found
+
+    @torch.no_grad()
+    def _validated(self, at_once: int) -> tuple[float, float]:
+        """The same with so many images at a time."""
         self.learner.set_training(False, self.stage)
         loss, correct = 0.0, 0.0
-        for images, labels in self.learner.setting.prepared(self.task.val, shared=True):
+        for images, labels in self.learner.setting.prepared(self.task.val, batch=at_once, shared=True):
             with self.learner.reporter.counted(f"validate {self.task.id} {self.stage.name}", len(labels)):
                 batch_loss, batch_correct = self.learner.validation(images, labels, self.stage)
             loss += float(batch_loss) * len(labels)
@@ -264,8 +275,19 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: TrainSettings) 
             return torch.optim.SGD(parameters, lr=lr, weight_decay=decay, momentum=settings.momentum)
 
 
+@contextmanager
+def _within_memory(batch: Batch) -> Iterator[None]:
+    """A step that needs too much says so in a way of its own: it was not done, and leaves the learner half changed."""
+    try:
+        yield
+    except Exception as error:
+        if not is_shortage(error):
+            raise
+        raise ShortOfMemoryError(len(batch.labels), told(error)) from error
+
+
 def descend(
-    loss: Tensor,
+    loss: Tensor | Iterable[Tensor],
     optimizer: torch.optim.Optimizer,
     clip_norm: float | None = None,
     before: Callable[[], None] = lambda: None,
@@ -273,17 +295,18 @@ def descend(
 ) -> Tensor:
     """One step downhill; returns the loss it started from: of the whole batch, if processes share it.
 
-    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more.
+    ``before`` may change the gradients that the optimiser gets, and ``after`` look at them once more. A loss may come
+    as the terms of a sum: see `differentiate`.
     """
     optimizer.zero_grad()
-    loss = differentiate(loss, optimizer)
+    total = differentiate(loss, optimizer)
     before()
     if clip_norm is not None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm)
     optimizer.step()
     after()
     optimizer.zero_grad()  # memory that the next forward pass can use
-    return loss
+    return total
 
 
 def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -7,7 +7,7 @@ the same weights, to the last bit: whatever a method freezes stays frozen on all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,16 +40,22 @@ def divided(part: Part | None) -> Iterator[None]:
         _Step.part = before
 
 
-def differentiate(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
-    """Put the gradients of the whole batch's loss where the optimiser expects them; returns that loss."""
-    if (part := _Step.part) is None:
-        loss.backward()
-        return loss.detach()
-    own = loss * part.weight
-    own.backward()
+def differentiate(loss: Tensor | Iterable[Tensor], optimizer: torch.optim.Optimizer) -> Tensor:
+    """Put the gradients of the whole batch's loss where the optimiser expects them; returns that loss.
+
+    It may come as the terms of a sum, of which one graph is alive at a time.
+    """
+    part, values = _Step.part, []
+    for term in [loss] if isinstance(loss, Tensor) else loss:
+        own = term if part is None else term * part.weight
+        own.backward()
+        values.append(own.detach())
+    total = values[0] if len(values) == 1 else torch.stack(values).sum()
+    if part is None:
+        return total
     parameters: list[nn.Parameter] = [p for group in optimizer.param_groups for p in group["params"]]
     gradients = [p.grad for p in parameters if p.grad is not None]
-    return _added_up([*gradients, own.detach().to(gradients[0].dtype)])[-1]
+    return _added_up([*gradients, total.to(gradients[0].dtype)])[-1]
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -55,6 +56,13 @@ class Batch:
     def rng(self, purpose: str) -> torch.Generator:
         """Randomness for this step: the same after an interruption, whatever was drawn before."""
         return generator(self.seed, purpose)
+
+    def parts(self, n: int) -> Iterator[Batch]:
+        """These images as so many batches of about the same size, of at least two images each."""
+        n = max(1, min(n, len(self.labels) // 2))
+        splits = (part.tensor_split(n) for part in (self.images, self.labels, self.pixels, self.index))
+        for images, labels, pixels, index in zip(*splits, strict=True):
+            yield replace(self, images=images, labels=labels, pixels=pixels, index=index)
 
     def cross_entropy(self, logits: Logits, scope: range | None) -> Tensor:
         """Its mean over these images within ``scope``, with labels smoothed as `TrainSettings.smoothing` says."""

@@ -17,6 +17,7 @@ from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_
 from snv.seeding import generator
 from snv.shapes import Gates, Indices, Mask
 from snv.shapley import Coalitions, Game, Payoffs
+from snv.shortage import halving
 from snv.valuation.examples import Examples, as_examples, in_batches
 from snv.valuation.hooked import Hooked, gated_logits, n_bytes
 from snv.valuation.payoffs import Payoff, Terms, make_payoff
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 ROWS = 16  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
 MEMORY = {"cpu": 2**28}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
 ELSEWHERE = 2**30
+LEAST = 2**20  # less is not tried where memory runs out
 BLOCK = 512  # coalitions laid out at once
 SUMMED = 1024  # parts of a gradient that are added up together
 
@@ -135,8 +137,8 @@ class NeuronGame(Game):
         with self._at_rest(), torch.inference_mode():
             while start < len(coalitions):
                 gates = coalitions[start : start + most].to(self.means)
-                plan = self._engine.plan(gates, min(ROWS, len(rows)), self.memory)
-                payoffs.append(self._payoffs(plan, rows))
+                (plan, part), self.memory = halving(partial(self._evaluated, gates, rows), self.memory, LEAST)
+                payoffs.append(part)
                 self.evaluations += plan.cost * len(rows) / self.n_examples
                 start += len(plan.gates)
         return torch.cat(payoffs)
@@ -157,7 +159,13 @@ class NeuronGame(Game):
     def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m and v at each row of ``gates``; accuracy is continued by the probability of the true class."""
         rows = torch.arange(self.n_examples) if rows is None else rows
-        room = max(1, self.memory // self._bytes_to_differentiate)
+        found, self.memory = halving(partial(self._differentiated, gates, rows), self.memory, LEAST)
+        self.evaluations += 3 * len(gates) * len(rows) / self.n_examples
+        return found
+
+    def _differentiated(self, gates: Gates, rows: Indices, memory: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
+        """The same within so much memory."""
+        room = max(1, memory // self._bytes_to_differentiate)
         together = max(1, room // len(rows)) if self.neurons.batchable else 1
         slopes, values = [], []
         with self._at_rest(), _frozen(self.model):
@@ -165,7 +173,6 @@ class NeuronGame(Game):
                 slope, value = self._slopes(part, rows, max(1, room // len(part)))
                 slopes.append(slope)
                 values.append(value)
-        self.evaluations += 3 * len(gates) * len(rows) / self.n_examples
         return torch.cat(slopes), torch.cat(values)
 
     def _slopes(self, gates: Gates, rows: Indices, at_once: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
@@ -207,6 +214,11 @@ class NeuronGame(Game):
             part = torch.autograd.grad(self._gated_logits(leaves, images), leaves, slope, materialize_grads=True)
             slopes += torch.cat(part, dim=1).double().cpu()
         return slopes, values.detach().double().cpu()
+
+    def _evaluated(self, gates: Gates, rows: Indices, memory: int) -> tuple[Plan, Tensor]:
+        """As many of these coalitions as share a forward pass within so much memory, and V of each."""
+        plan = self._engine.plan(gates, min(ROWS, len(rows)), memory)
+        return plan, self._payoffs(plan, rows)
 
     def _payoffs(self, plan: Plan, rows: Indices) -> Payoffs:
         """V of the coalitions of a plan; of each example only what V needs is kept, and processes share them."""
