@@ -6,8 +6,9 @@ import itertools
 from pathlib import Path
 
 import pytest
-from here import study_in
+from here import GROUP, study_in
 
+from snv.devices import Resources
 from snv.errors import UserError
 from snv.learners import LEARNERS
 from snv.study import expand, load_study
@@ -151,3 +152,10 @@ def test_data_read_from_elsewhere_are_the_same_run(tmp_path):
     moved = plan.reading_from(tmp_path / "data")
     assert [job.config.data.dir for job in moved.jobs] == [str(tmp_path / "data")] * 2
     assert [job.fingerprint for job in moved.jobs] == [job.fingerprint for job in plan.jobs]
+
+
+def test_what_runs_take_of_a_machine_is_a_setting_of_all_or_some_and_makes_no_other_run(tmp_path):
+    text = "[settings.resources]\ncpus = 2\n" + GROUP + "own.ewc.resources.gpus = 0.25\n"
+    jobs = expand(study_in(tmp_path, text)).jobs
+    assert [job.config.resources for job in jobs] == [Resources(cpus=2), Resources(cpus=2, gpus=0.25)]
+    assert [job.fingerprint for job in jobs] == [job.fingerprint for job in expand(study_in(tmp_path)).jobs]

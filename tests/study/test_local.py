@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from here import study_in, written
 
+from snv.devices import Resources
 from snv.runs.run import run
 from snv.study import LocalWorkers, Work, bench, cores, expand
 
@@ -89,7 +91,7 @@ def test_a_study_that_is_stopped_saves_and_goes_on_to_the_same_bits(tmp_path, wh
     assert files(directory) == files(whole)
 
 
-def test_every_process_has_one_thread(tmp_path, monkeypatch):
+def test_every_process_has_as_many_threads_as_its_run_takes(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     job = expand(study_in(tmp_path)).jobs[0]
     with LocalWorkers(1) as workers:
@@ -99,7 +101,10 @@ def test_every_process_has_one_thread(tmp_path, monkeypatch):
         heard: list[str] = []
         until(lambda: heard.extend(news.kind for news in workers.news(0.2)) or "done" in heard)
         assert workers.room() == 1
-    assert json.loads((tmp_path / "run" / "environment.json").read_text())["threads"] == 1
+        workers.submit(Work("k2", dataclasses.replace(job.config, resources=Resources(cpus=2)), tmp_path / "run2"))
+        until(lambda: heard.extend(news.kind for news in workers.news(0.2)) or heard.count("done") == 2)
+    for name, threads in (("run", 1), ("run2", 2)):
+        assert json.loads((tmp_path / name / "environment.json").read_text())["threads"] == threads
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert workers.pids() == []
 

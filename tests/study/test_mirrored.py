@@ -9,7 +9,7 @@ import pytest
 from here import Here, study_in
 
 from snv.errors import Interrupted
-from snv.study import MirroredWorkers, at_hand, bench, failures
+from snv.study import MirroredWorkers, at_hand, bench, failures, how_they_stand
 
 BROKEN = """
 [groups.tiny]
@@ -23,7 +23,7 @@ broken = { data.tasks = 9 }
 def done_at(folder, text: str, workers, retry: bool = False):
     """A study in a store in a folder, by workers of this process."""
     study, out, runs = study_in(folder, text), (folder / "store" / "out").as_uri(), (folder / "store" / "runs").as_uri()
-    with at_hand(out) as out_here, at_hand(runs, failures) as runs_here:
+    with at_hand(out) as out_here, at_hand(runs, how_they_stand, failures) as runs_here:
         working = MirroredWorkers(workers, runs_here, runs)
         return bench(study, out_here, runs=runs_here, workers=working, retry=retry)
 

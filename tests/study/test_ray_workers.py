@@ -30,6 +30,7 @@ from snv.study import (
     carry_out,
     expand,
     failures,
+    how_they_stand,
     tune,
 )
 
@@ -143,7 +144,10 @@ def test_a_run_that_is_stopped_goes_on_from_its_copy_elsewhere_to_the_same_bits(
             signal.raise_signal(signal.SIGTERM)
 
     def done(watch):
-        with at_hand(store.as_uri(), failures) as here, RayWorkers(cluster[0].address, jobs=1) as workers:
+        with (
+            at_hand(store.as_uri(), how_they_stand, failures) as here,
+            RayWorkers(cluster[0].address, jobs=1) as workers,
+        ):
             working = MirroredWorkers(workers, here, store.as_uri())
             return bench(study_in(tmp_path, ONE), tmp_path / "out", runs=here, workers=working, watch=watch)
 

@@ -57,7 +57,7 @@ def bench(
 
     from snv.cli.board import Board
     from snv.cli.output import say
-    from snv.study import Estimates, Ledger, at_hand, failures, hired, load_study, planned, work_off
+    from snv.study import Estimates, Ledger, at_hand, failures, hired, how_they_stand, load_study, planned, work_off
     from snv.study import smoke as prove
 
     study = load_study(config, own_method or [])
@@ -71,7 +71,7 @@ def bench(
     plan = planned(study, only or [], seed_list(seeds), data_dir)
     check_reference(plan, against)
     with ExitStack() as ending:
-        here = ending.enter_context(at_hand(out)), ending.enter_context(at_hand(runs, failures))
+        here = ending.enter_context(at_hand(out)), ending.enter_context(at_hand(runs, how_they_stand, failures))
         named = dict(zip(map(str, here), (out, runs), strict=True))
         ledger = Ledger(*here)
         standings, estimates = ledger.survey(plan.jobs), Estimates(ledger.kept.values())

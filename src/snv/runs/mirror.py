@@ -51,17 +51,19 @@ class Mirror:
         self.folder, self.url = folder, url
         self._files, self._root = _file_system(url)
         self._same: dict[str, Stamp] = {}  # files that are there as they are here
+        self._made: set[str] = set()  # folders
 
     def pull(self, wanted: Wanted = everything) -> None:
         """Fetch what is there."""
         with self._told("read"):
             self._files.invalidate_cache()
-            for there in self._files.find(self._root):
-                name = there.removeprefix(self._root).lstrip("/")
-                if _is_ours(name) and wanted(name):
-                    (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-                    self._files.get_file(there, str(self.folder / name))
-                    self._same[name] = _stamp(self.folder / name)
+            found = [path.removeprefix(self._root).lstrip("/") for path in self._files.find(self._root)]
+            names = [name for name in found if _is_ours(name) and wanted(name)]
+            for name in names:
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            there, here = [f"{self._root}/{name}" for name in names], [str(self.folder / name) for name in names]
+            self._files.get(there, here)  # many at a time, where the store can
+        self._same |= {name: _stamp(self.folder / name) for name in names}
 
     def push(self, wanted: Wanted = everything) -> None:
         """Bring the copy up to date with what has changed here."""
@@ -93,7 +95,9 @@ class Mirror:
         path = f"{self._root}/{name}"
         above, _, last = path.rpartition("/")
         temporary = f"{above}/.{last}.{uuid.uuid4().hex}.tmp"
-        self._files.makedirs(above, exist_ok=True)
+        if above not in self._made:
+            self._files.makedirs(above, exist_ok=True)
+            self._made.add(above)
         self._files.put_file(str(self.folder / name), temporary)
         self._files.mv(temporary, path)
 

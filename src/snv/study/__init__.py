@@ -10,7 +10,7 @@ from snv.study.hands import do_all
 from snv.study.hired import hired
 from snv.study.ledger import Ledger, Standing
 from snv.study.local import LocalWorkers, cores, seats
-from snv.study.mirrored import MirroredWorkers, at_hand, but_runs, failures
+from snv.study.mirrored import MirroredWorkers, at_hand, but_runs, failures, how_they_stand
 from snv.study.ray_workers import RayWorkers
 from snv.study.smoke import smoke
 from snv.study.space import PROTOCOLS, Space
@@ -51,6 +51,7 @@ __all__ = [
     "failures",
     "fingerprint",
     "hired",
+    "how_they_stand",
     "load_study",
     "planned",
     "ranked",

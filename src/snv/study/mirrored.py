@@ -9,36 +9,41 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from snv.errors import Interrupted
-from snv.runs import Mirror, Wanted, but_checkpoints, everything, is_url
+from snv.runs import Mirror, Wanted, everything, is_url
 from snv.study.workers import News, Work, Workers
 
 
 @contextmanager
-def at_hand(place: str | Path, ours: Wanted = everything) -> Iterator[Path]:
-    """A folder as it is, or what a URL holds but checkpoints; in the end, what is new of ``ours`` goes there."""
+def at_hand(place: str | Path, read: Wanted = everything, written: Wanted | None = None) -> Iterator[Path]:
+    """A folder as it is, or what is ``read`` of a URL; in the end, what is new of ``written`` goes there."""
     if not is_url(place):
         yield Path(place)
         return
     with TemporaryDirectory(prefix="snv-") as scratch:
         mirror = Mirror(Path(scratch), str(place))
         mirror.check()
-        mirror.pull(but_checkpoints)
+        mirror.pull(read)
         try:
             yield Path(scratch)
         except Interrupted as stop:
             raise Interrupted(stop.signum, str(stop).replace(scratch, str(place))) from None
         finally:
-            mirror.push(ours)
+            mirror.push(written or read)
 
 
 def but_runs(name: str) -> bool:
-    """Of a search, that which is written here rather than by whoever does the runs."""
+    """Of a search, all but what whoever does the runs writes."""
     return not name.startswith("runs/")
 
 
 def failures(name: str) -> bool:
     """Of a folder of runs, likewise."""
     return name.endswith(".failed.json")
+
+
+def how_they_stand(name: str) -> bool:
+    """Of a folder of runs, what says how they stand."""
+    return failures(name) or name.endswith(("/config.json", "/record.json"))
 
 
 class MirroredWorkers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,7 +74,7 @@ def do(work: Work, stream: TaskStream | None, told: Any, origin: Origin, again: 
 
     origin.taken()
     if not origin.in_sight():
-        error = unseen(origin, os.uname().nodename)
+        error = unseen(origin, platform.node())
         return News(work.key, "failed", str(error), error=error)
     if not work.config.resources.gpus:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
