@@ -2,8 +2,8 @@
 
     python benchmarks/faults.py [--epochs 4] [--method snv]
 
-Two tasks of noise with the shapes of `configs/mini-til.toml` are learned on the CPU while a clock runs around every look
-(`snv.training.faults`) and around every copy that an epoch may go back to. The last line is JSON: ``share`` of all
+Two tasks of noise with the shapes of `configs/mini-til.toml` are learned on the CPU while a clock runs around every
+look (`snv.training.faults`) and around every copy that an epoch may go back to. The last line is JSON: ``share`` of all
 seconds, and ``parts`` of it.
 """
 
@@ -18,8 +18,8 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from overhead import make
 
+from overhead import make
 from snv.data import TaskStream, from_arrays
 from snv.training import Training, judged, learn_task, loop
 
