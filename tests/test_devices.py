@@ -27,3 +27,13 @@ def test_half_the_digits_only_where_the_processor_multiplies_them(monkeypatch):
         monkeypatch.setattr(devices, "cpu_multiplies_bf16", lambda native=native: native)
         assert resolve_precision("auto", torch.device("cpu")) == expected
     assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
+
+
+def test_each_of_several_processes_takes_the_gpu_of_its_own_number(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("snv.ranks.size", lambda: 4)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert resolve_device("auto") == torch.device("cuda:3")
+    assert resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match=r"cuda:1 names one GPU, and 4 processes train together\. Use device=cuda"):
+        resolve_device("cuda:1")
