@@ -45,3 +45,13 @@ def test_resources_are_read_as_they_are_written():
 def test_resources_that_no_machine_gives_are_refused(wrong, told):
     with pytest.raises(UserError, match=told):
         Resources(**wrong)
+
+
+def test_each_of_several_processes_takes_the_gpu_of_its_own_number(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("snv.ranks.size", lambda: 4)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert resolve_device("auto") == torch.device("cuda:3")
+    assert resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(UserError, match=r"cuda:1 names one GPU, and 4 processes train together\. Use device=cuda"):
+        resolve_device("cuda:1")

@@ -16,8 +16,8 @@ def resolve_device(wanted: str) -> torch.device:
     """The device to train on; "auto" takes a GPU if there is one."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if ranks.size() > 1 and wanted.startswith("cuda"):
-        wanted = _own_gpu(wanted)
+        return torch.device(_own_gpu(wanted))
+    wanted = _own_gpu(wanted)
     try:
         device = torch.device(wanted)
         torch.zeros(1, device=device)
@@ -28,7 +28,9 @@ def resolve_device(wanted: str) -> torch.device:
 
 
 def _own_gpu(wanted: str) -> str:
-    """Every process of a machine has a GPU of its own."""
+    """Of processes that train together each has a GPU of its own."""
+    if ranks.size() == 1 or not wanted.startswith("cuda"):
+        return wanted
     if wanted != "cuda":
         raise UserError(
             f"device={wanted} names one GPU, and {ranks.size()} processes train together. Use device=cuda: each takes "

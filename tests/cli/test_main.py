@@ -20,3 +20,10 @@ def test_help_is_there_for_every_command(cli):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_speaks_to_machines(name):
     assert name in DOCUMENTS or "as_json" in COMMANDS[name].__annotations__
+
+
+def test_torchrun_may_start_no_other_command_than_run(cli, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    refused = cli("list", "methods")
+    assert refused.code == 2
+    assert "torchrun started 2 processes, and of all commands only snv run can share its work" in refused.err
