@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/installed
 TRAINING_TESTS := tests/training tests/subnetworks tests/learners/test_learner_contract.py tests/learners/test_snv.py tests/test_before.py
 
-.PHONY: install demo test test-avx2 test-all check lint types bench shape tables clean
+.PHONY: install demo test test-avx2 test-all check lint types fuzz bench shape tables clean
 
 install: $(STAMP)
 
@@ -38,6 +38,11 @@ test-avx2: install
 
 test-all: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not reproduction'
+
+# Spoilt files of every kind, each reader for so many seconds: it reads them or says what is wrong.
+SECONDS ?= 60
+fuzz: install
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
 
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench,ray]'

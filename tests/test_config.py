@@ -177,3 +177,31 @@ def test_what_a_run_takes_of_a_machine_is_read_and_kept_by_no_record():
     assert changed(config, {"train.lr": 0.5, "resources.gpus": 1}).resources == Resources(2, 1, "2GB")
     with pytest.raises(UserError, match="Did you mean 'gpus'"):
         load_config(None, ["resources.gpu=1"])
+
+
+def test_a_config_that_names_a_file_of_code_does_not_have_it_executed_until_the_user_names_it(tmp_path):
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    for text in (f'method = "{trap}:Trap"', 'base = "base.toml"\nseed = 1'):
+        write(tmp_path / "base.toml", f'method = "{trap}:Trap"')
+        with pytest.raises(UserError, match=r"names the method .*trap\.py:Trap, a file that would be executed"):
+            load_config(write(tmp_path / "run.toml", text))
+    with pytest.raises(UserError, match="would be executed"):
+        load_config(preset=str(write(tmp_path / "own.toml", f'["{trap}:Trap".train]\nlr = 1')))
+    assert not (tmp_path / "executed").exists()
+    with pytest.raises(UserError, match="holds no method"):
+        load_config(tmp_path / "base.toml", [f"method={trap}:Trap"])
+    assert (tmp_path / "executed").exists(), "the attack is one"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *("threads=1000000000", "threads=0", "data.workers=100000", "data.workers=-1", "network.width=1000000000"),
+        *("network.hidden=[10000000000]", "train.lr=nan", "train.lr=inf", "seed=nan", "data.tasks=[[1]]", "learner=1"),
+        *("train.epochs=1e400", "data.size=-1", "scenario=../til", "device=[1]", "checkpoint_seconds='x'"),
+    ],
+)
+def test_a_setting_that_no_computer_can_follow_is_refused(setting):
+    with pytest.raises(UserError):
+        load_config(None, [setting])

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from snv.errors import UserError
-from snv.files import bytes_in, cloned, load_state, read_json, save_state, sweep, write_atomic, write_json
+from snv.files import (
+    bytes_in,
+    cloned,
+    load_state,
+    plain_toml,
+    read_bytes,
+    read_json,
+    save_state,
+    sweep,
+    write_atomic,
+    write_json,
+)
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -75,3 +89,30 @@ def test_a_clone_does_not_change_with_the_original():
 
 def test_bytes_are_those_of_all_tensors():
     assert bytes_in(STATE) == 3 * 8 + 4 * 4
+
+
+def test_json_and_toml_that_are_too_deep_too_large_or_no_files_are_refused(tmp_path, monkeypatch):
+    deep = "[" * 100_000 + "]" * 100_000
+    for name, text in (("deep", deep), ("nested", "[" * 60 + "]" * 60), ("number", "9" * 10_000), ("bytes", "\udcff")):
+        (tmp_path / name).write_text(text, errors="surrogateescape")
+        with pytest.raises(UserError, match=f"{name} is not valid JSON"):
+            read_json(tmp_path / name)
+        (tmp_path / name).write_text(f"x = {text}", errors="surrogateescape")
+        with pytest.raises(UserError, match=f"{name} is not a readable TOML file"):
+            plain_toml(tmp_path / name)
+    os.mkfifo(tmp_path / "pipe")
+    for read in (read_json, plain_toml):
+        with pytest.raises(UserError, match="pipe is not an ordinary file"):
+            read(tmp_path / "pipe")
+        with pytest.raises(UserError, match="/dev/zero is not an ordinary file"):
+            read(Path("/dev/zero"))
+    monkeypatch.setattr("snv.files.LARGEST_TEXT", 10)
+    with pytest.raises(UserError, match="has more than 10 bytes"):
+        read_bytes(tmp_path / "deep", 10)
+
+
+def test_a_state_with_a_tree_as_deep_as_a_file_allows_is_damaged(tmp_path):
+    tree = "[" * 100_000 + "]" * 100_000
+    safetensors.torch.save_file({}, tmp_path / "x.safetensors", metadata={"state": tree})
+    with pytest.raises(UserError, match="is damaged or is not a checkpoint"):
+        load_state(tmp_path / "x.safetensors")

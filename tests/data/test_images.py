@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -81,4 +86,53 @@ def test_a_float_image_beyond_one_is_named(pets):
 def test_an_image_made_to_exhaust_memory_is_named(pets, monkeypatch, limit):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
     with pytest.raises(UserError, match=r"cat/0\.png has more than [23],000 pixels"):
+        load_folder(pets)
+
+
+def png(width: int, height: int, data: bytes = b"") -> bytes:
+    """A PNG that announces such a size."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+
+def test_an_image_that_announces_50_000_by_50_000_pixels_is_refused_at_once(pets):
+    (pets / "cat" / "0.png").write_bytes(png(50_000, 50_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=r"cat/0\.png has more than 89,478,485 pixels"):
+        load_folder(pets)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**16
+
+
+def test_a_png_with_broken_chunks_is_named(pets):
+    data = bytearray(png(8, 8, bytes(25 * 8)))
+    data[45] ^= 0xFF
+    (pets / "cat" / "0.png").write_bytes(data)
+    with pytest.raises(UserError, match=r"cat/0\.png cannot be read as an image"):
+        load_folder(pets)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "TGA", "ICO", "PCX", "SGI", "JPEG2000"])
+def test_a_format_that_no_camera_writes_is_refused_whatever_its_name_says(pets, kind):
+    Image.new("RGB", (16, 16)).save(pets / "cat" / "0.png", kind)
+    with pytest.raises(UserError, match=r"cat/0\.png cannot be read as an image"):
+        load_folder(pets)
+
+
+def test_a_pipe_named_like_a_picture_is_refused_instead_of_waited_for(pets):
+    (pets / "cat" / "0.png").unlink()
+    os.mkfifo(pets / "cat" / "0.png")
+    with pytest.raises(UserError, match=r"cat/0\.png is not an ordinary file"):
+        load_folder(pets)
+
+
+def test_a_jpeg_of_thousands_of_scans_is_refused(pets):
+    Image.effect_noise((64, 64), 50).convert("RGB").save(pets / "cat" / "0.jpg", progressive=True)
+    data = (pets / "cat" / "0.jpg").read_bytes()
+    scan = data[data.rindex(b"\xff\xda") : -2]
+    (pets / "cat" / "0.jpg").write_bytes(data[:-2] + scan * 2000 + data[-2:])
+    with pytest.raises(UserError, match=r"cat/0\.jpg is a JPEG of more than 100 scans"):
         load_folder(pets)

@@ -40,7 +40,7 @@ KEY_OF_TUPLES = b"\x80\x03})" + b"q\x00h\x00\x86" * 60 + b"K\x01s."  # hashing i
 HOSTILE = {
     "a key without end": KEY_OF_TUPLES,
     "an array of objects": pickle.dumps({b"data": np.array([{}], object)}, 3),
-    "an array without data": b"\x80\x03}X\x01\x00\x00\x00acnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n)tRs.",
+    "an array without data": b"\x80\x03}K\x01cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n)tRs.",
     "a name as value": b"\x80\x03cnumpy\nndarray\n.",
     "an instance": b"(i__builtin__\nobject\n.",
     "os.system": b"cos\nsystem\n(S'true'\ntR.",

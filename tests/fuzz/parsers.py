@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import pickle
@@ -66,7 +67,7 @@ class Parser:
     seeds: Callable[[], list[bytes]]
     read: Callable[[Path], object]
     spoil: Spoil = mutated
-    cases: int = 200  # of the run that is part of the tests
+    cases: int = 100  # of the run that is part of the tests
 
 
 # ---- records
@@ -147,10 +148,7 @@ def _read_config(path: Path) -> object:
 
 
 def _studies() -> list[bytes]:
-    return [
-        (ROOT / "configs" / "small.toml").read_bytes(),
-        STUDY,
-    ]
+    return [STUDY]
 
 
 def _read_study(path: Path) -> object:
@@ -326,13 +324,11 @@ def _tars() -> list[bytes]:
             member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
-    return [out.getvalue()]
+    return [gzip.compress(out.getvalue(), 1)]
 
 
 def _spoil_tar(data: bytes, rng: random.Random) -> bytes:
-    import gzip
-
-    packed = gzip.compress(mutated(data, rng), 1)
+    packed = gzip.compress(mutated(gzip.decompress(data), rng), 1)
     return packed if rng.random() < 0.8 else mutated(packed, rng)
 
 
@@ -494,7 +490,7 @@ def _ask(model: Any, path: Path) -> object:
 
 
 def _model_states() -> list[bytes]:
-    return [path.read_bytes() for path in sorted(_model().glob("*.safetensors"))]
+    return [path.read_bytes() for path in sorted(_model().glob("*.safetensors"))[:2]]
 
 
 def _read_model_state(path: Path) -> object:
@@ -525,28 +521,28 @@ def quiet() -> Iterator[None]:
 
 
 def _json(name: str) -> Parser:
-    return Parser(name, _run_file(name), _read_run(name), spoilt_json, 80)
+    return Parser(name, _run_file(name), _read_run(name), spoilt_json, 30)
 
 
 PARSERS = {
-    "record": Parser("record.json", _records, _show_record, spoilt_json, 60),
+    "record": Parser("record.json", _records, _show_record, spoilt_json, 10),
     "run config": _json("config.json"),
     "run record": _json("record.json"),
     "run costs": _json("costs.json"),
     "run environment": _json("environment.json"),
     "run log": Parser("log.jsonl", _run_file("log.jsonl"), _read_run("log.jsonl")),
-    "config": Parser("config.toml", _configs, _read_config, spoilt_toml, 300),
-    "study": Parser("study.toml", _studies, _read_study, spoilt_toml, 40),
+    "config": Parser("config.toml", _configs, _read_config, spoilt_toml, 150),
+    "study": Parser("study.toml", _studies, _read_study, spoilt_toml, 60),
     "images.npz": Parser("images.npz", _images_npz, _read_npz),
     "neurons.npz": Parser("neurons.npz", _tables, _read_table),
-    "state": Parser("x.safetensors", _states, _read_state, _spoil_state, 400),
+    "state": Parser("x.safetensors", _states, _read_state, _spoil_state, 200),
     "values": Parser("values.safetensors", lambda: [_valuation()], _read_valuation, _spoil_state),
-    "pickle": Parser("test_batch", _pickles, _read_pickle, _spoil_pickle, 1500),
-    "cifar": Parser("cifar-10-python.tar.gz", _tars, _read_cifar, _spoil_tar, 60),
-    "idx": Parser("images-idx", _idx, _read_idx, _spoil_idx, 1000),
-    "zip": Parser("tiny-imagenet-200.zip", _zips, _read_zip, _spoil_zip, 80),
-    "picture": Parser("picture", lambda: list(_pictures().values()), _read_picture, cases=1000),
-    "onnx": Parser("net.onnx", lambda: list(_onnx()), _read_onnx, cases=300),
-    "manifest": Parser("model.json", _manifests, _read_manifest, _spoil_manifest, 25),
-    "model state": Parser("state.safetensors", _model_states, _read_model_state, _spoil_state, 15),
+    "pickle": Parser("test_batch", _pickles, _read_pickle, _spoil_pickle, 500),
+    "cifar": Parser("cifar-10-python.tar.gz", _tars, _read_cifar, _spoil_tar, 30),
+    "idx": Parser("images-idx", _idx, _read_idx, _spoil_idx, 300),
+    "zip": Parser("tiny-imagenet-200.zip", _zips, _read_zip, _spoil_zip, 30),
+    "picture": Parser("picture", lambda: list(_pictures().values()), _read_picture, cases=300),
+    "onnx": Parser("net.onnx", lambda: list(_onnx()), _read_onnx, cases=100),
+    "manifest": Parser("model.json", _manifests, _read_manifest, _spoil_manifest, 12),
+    "model state": Parser("state.safetensors", _model_states, _read_model_state, _spoil_state, 8),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from snv.config import RunConfig, build, load_config, without_retired
 from snv.errors import UserError
+from snv.report import write_report
 from snv.report.commands import command, flat
 from snv.runs import read_results
 
@@ -61,3 +63,16 @@ def test_a_method_that_is_not_known_is_a_sentence():
 
 def test_settings_are_named_with_dots():
     assert dict(flat({"a": 1, "b": {"c": 2, "d": {"e": 3}}})) == {"a": 1, "b.c": 2, "b.d.e": 3}
+
+
+def test_a_record_that_names_a_file_of_code_does_not_have_it_executed(tmp_path):
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    stored = json.loads((RESULTS / "small-cifar" / "sgd-til-seed0.json").read_text())
+    stored["config"]["method"] = f"{trap}:Trap"
+    (tmp_path / "record.json").write_text(json.dumps(stored))
+    results = read_results([tmp_path / "record.json"])
+    with pytest.raises(UserError, match="not executed to make a page"):
+        command(results[0].record.config, tmp_path)
+    write_report(results, tmp_path / "report")
+    assert not (tmp_path / "executed").exists()

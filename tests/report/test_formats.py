@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile import NAMES
 from snv.report.cells import Cell, Column, Row, Table
 from snv.report.formats import FORMATS, html_table, latex, markdown, tidy_csv
 
@@ -107,3 +108,27 @@ def test_html_is_well_formed_and_every_number_leads_to_its_records():
 def test_every_format_shows_every_label_and_what_is_not_there(write):
     text = write(TABLE, Path()).replace("\\", "")
     assert all(word in text for word in ("der++", "a_b|c", "not yet run", "images"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_hostile_name_does_nothing_in_any_format(name):
+    """Neither as the label of a row, nor as a note, nor as the file it leads to."""
+    runs = (Path(name.replace("\0", "")[:200]),)
+    cells = (Cell(text=name, note=name), Cell(seeds=(0,), runs=runs), Cell(1.0))
+    table = Table(name, name, TABLE.columns, (Row(name, cells, name), *TABLE.rows), label=name, notes=(name,))
+    plain = markdown(TABLE).count("\n")
+    text = markdown(table)
+    assert text.count("\n") == plain + 2, "a row more, and the group of its own"
+    assert "<script" not in text and "\x1b" not in text
+    assert "<script" not in html_table(table)
+    assert "\\input{" not in latex(table) and "\x1b" not in latex(table)
+    rows = list(csv.reader(io.StringIO(tidy_csv(table))))
+    assert all(cell[:1] not in ("=", "@") for row in rows for cell in row)
+
+
+def test_a_file_called_like_a_script_is_a_link_to_a_file():
+    runs = (Path("javascript:alert(1).json"), Path("a) [x](http://evil"))
+    table = Table("t", "t", (Column("s", kind="runs"),), (Row("r", (Cell(seeds=(0, 1), runs=runs),)),))
+    assert 'href="javascript%3Aalert%281%29.json"' in html_table(table)
+    assert "(javascript%3Aalert%281%29.json)" in markdown(table)
+    assert "](http" not in markdown(table)

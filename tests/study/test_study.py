@@ -6,7 +6,7 @@ import pytest
 from here import study_in, written
 
 from snv.errors import UserError
-from snv.study import load_study
+from snv.study import expand, load_study
 
 
 def refusal(folder, text: str) -> str:
@@ -52,3 +52,40 @@ def test_what_makes_no_study_is_refused(tmp_path, text, told):
 def test_a_study_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match=r"There is no file .*nowhere\.toml"):
         load_study(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/tmp/evil", "a/b", ".hidden", "", "x" * 300, "a\\u0000b"])
+def test_names_that_would_lead_out_of_the_folder_are_refused(name, tmp_path):
+    stream = 'streams = ["stream.toml"]'
+    assert "part of a file's name" in refusal(tmp_path, f'[groups."{name}"]\n{stream}\n')
+    assert "part of a file's name" in refusal(
+        tmp_path, f'[groups.a]\n{stream}\n[groups.a.variants."{name}"]\ntrain.lr = 1\n'
+    )
+
+
+def test_a_study_that_names_a_file_of_code_does_not_have_it_executed_until_the_user_names_it(tmp_path):
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    group = f'[groups.a]\nstreams = ["stream.toml"]\nmethods = ["{trap}:Trap"]\n'
+    assert "would be executed" in refusal(tmp_path, group)
+    (tmp_path / "stream.toml").write_text(f'method = "{trap}:Trap"')
+    study = tmp_path / "other.toml"
+    study.write_text('[groups.a]\nstreams = ["stream.toml"]\n')
+    with pytest.raises(UserError, match="would be executed"):
+        expand(load_study(study))
+    assert not (tmp_path / "executed").exists()
+    with pytest.raises(UserError, match="holds no method"):
+        load_study(written(tmp_path, group), [f"{trap}:Trap"])
+
+
+def test_a_few_lines_that_stand_for_more_runs_than_anybody_can_count_are_refused(tmp_path):
+    values = list(range(1000))
+    text = f'[groups.a]\nstreams = ["stream.toml"]\n[groups.a.grid]\ntrain.epochs = {values}\nseed = {values}\n'
+    with pytest.raises(UserError, match="a group has 100,000 at most"):
+        expand(load_study(written(tmp_path, text)))
+
+
+@pytest.mark.parametrize("pattern", ["../**/*.toml", "/etc/*.toml"])
+def test_a_pattern_of_streams_stays_in_the_folder(pattern, tmp_path):
+    with pytest.raises(UserError, match="stays in the study's folder"):
+        expand(load_study(written(tmp_path, f'[groups.a]\nstreams = ["{pattern}"]\n')))

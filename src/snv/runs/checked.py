@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # what pydantic asks for before Python 3.12
+)
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict  # what pydantic asks for before Python 3.12
+from typing_extensions import TypedDict
 
 from snv.errors import UserError
 
@@ -37,6 +42,9 @@ class ConfigPart(TypedDict):
     scenario: Literal["til", "cil"]
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)]
     data: DataPart
+    network: NotRequired[dict[str, Any]]
+    train: NotRequired[dict[str, Any]]
+    learner: NotRequired[dict[str, Any]]
 
 
 @with_config(AsIs)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hostile import NAMES
 from invented import a_result
 from snv.errors import UserError
 from snv.learners import LEARNERS
@@ -95,3 +96,14 @@ def test_another_kind_of_file_is_refused(tmp_path):
 def test_runs_are_counted_in_words(tmp_path):
     assert runs_of([a_result(tmp_path, seed=3)]) == "1 run, seed 3"
     assert runs_of([a_result(tmp_path, seed=s) for s in (2, 0)]) == "2 runs, seeds 0, 2"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_a_figure_with_a_hostile_name_is_drawn(name, suffix, tmp_path):
+    figure = sheet(2, 2)
+    axis = figure.add_subplot()
+    axis.set_title(name[:200])
+    axis.set_yticks([0, 1], [name[:200], "$x$"])
+    path = save_figure(captioned(figure, name[:200]), tmp_path / f"x{suffix}")
+    assert b"<script" not in path.read_bytes()
