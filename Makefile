@@ -46,6 +46,7 @@ bench: install
 	$(BIN)/python benchmarks/compact.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/busy.py
+	$(BIN)/python benchmarks/safety.py
 
 # Figures that say whether the library can still be read.
 shape: install
