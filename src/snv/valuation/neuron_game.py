@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 ROWS = 16  # examples per forward pass and coalition; the rest of the memory goes to further coalitions
 MEMORY = {"cpu": 2**28}  # bytes; on a processor, tensors that outgrow the cache are slower than more of smaller ones
 ELSEWHERE = 2**30
-LEAST = 2**20  # less is not tried where memory runs out
+LEAST = 2**14  # less is not tried where memory runs out
 BLOCK = 512  # coalitions laid out at once
 SUMMED = 1024  # parts of a gradient that are added up together
 
