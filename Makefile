@@ -51,11 +51,8 @@ bench: install
 	$(BIN)/python benchmarks/compact.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/busy.py
-<<<<<<< HEAD
 	$(BIN)/python benchmarks/scaling.py
-=======
 	$(BIN)/python benchmarks/safety.py
->>>>>>> faults
 
 # Figures that say whether the library can still be read.
 shape: install
