@@ -179,7 +179,20 @@ def tidy_csv(table: Table, folder: Path = Path()) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["group", table.label, "column", "value", "deviation", "low", "high", "p", "seeds", "records", "text", "note"]
+        [
+            "group",
+            _no_formula(table.label),
+            "column",
+            "value",
+            "deviation",
+            "low",
+            "high",
+            "p",
+            "seeds",
+            "records",
+            "text",
+            "note",
+        ]
     )
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
