@@ -56,9 +56,13 @@ def markdown(table: Table, folder: Path = Path()) -> str:
     return "\n".join([*lines, *(f"\n{_plain(note)}" for note in table.notes)]) + "\n"
 
 
+TAG = re.compile("<(?=[A-Za-z/!?])")
+"""What begins HTML; a comparison does not."""
+
+
 def _plain(text: str) -> str:
     """Words in which Markdown finds neither HTML nor a link."""
-    return text.replace("<", "&lt;").replace("](", "]\\(")
+    return TAG.sub("&lt;", text).replace("](", "]\\(")
 
 
 def _pipes(cells: list[str]) -> str:
