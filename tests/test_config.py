@@ -181,7 +181,7 @@ def test_what_a_run_takes_of_a_machine_is_read_and_kept_by_no_record():
 
 def test_a_config_that_names_a_file_of_code_does_not_have_it_executed_until_the_user_names_it(tmp_path):
     trap = tmp_path / "trap.py"
-    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    trap.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'executed')!r}).touch()")
     for text in (f'method = "{trap}:Trap"', 'base = "base.toml"\nseed = 1'):
         write(tmp_path / "base.toml", f'method = "{trap}:Trap"')
         with pytest.raises(UserError, match=r"names the method .*trap\.py:Trap, a file that would be executed"):

@@ -173,9 +173,10 @@ def load_config(path: Path | None = None, overrides: Iterable[str] = (), preset:
     if isinstance(values.get("groups"), dict):
         raise UserError(f"{path} is a study of many runs. Use snv bench {path}, or give the config of one run.")
     overrides = list(overrides)
-    asked = values | dict(map(parse_setting, overrides))
+    named = dict(map(parse_setting, overrides))
+    asked = values | named
     if path is not None:
-        require_no_code(values, path, [str(asked.get("method"))])
+        require_no_code(values, path, [str(named.get("method"))])
     if preset is not None:
         names = {field: asked.get(field, getattr(RunConfig, field)) for field in ("method", "scenario")}
         merge(values, preset_settings(preset, **names))

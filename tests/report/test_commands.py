@@ -67,7 +67,7 @@ def test_settings_are_named_with_dots():
 
 def test_a_record_that_names_a_file_of_code_does_not_have_it_executed(tmp_path):
     trap = tmp_path / "trap.py"
-    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    trap.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'executed')!r}).touch()")
     stored = json.loads((RESULTS / "small-cifar" / "sgd-til-seed0.json").read_text())
     stored["config"]["method"] = f"{trap}:Trap"
     (tmp_path / "record.json").write_text(json.dumps(stored))

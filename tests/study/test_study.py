@@ -65,7 +65,7 @@ def test_names_that_would_lead_out_of_the_folder_are_refused(name, tmp_path):
 
 def test_a_study_that_names_a_file_of_code_does_not_have_it_executed_until_the_user_names_it(tmp_path):
     trap = tmp_path / "trap.py"
-    trap.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    trap.write_text(f"import pathlib\npathlib.Path({str(tmp_path / 'executed')!r}).touch()")
     group = f'[groups.a]\nstreams = ["stream.toml"]\nmethods = ["{trap}:Trap"]\n'
     assert "would be executed" in refusal(tmp_path, group)
     (tmp_path / "stream.toml").write_text(f'method = "{trap}:Trap"')

@@ -56,9 +56,13 @@ def markdown(table: Table, folder: Path = Path()) -> str:
     return "\n".join([*lines, *(f"\n{_plain(note)}" for note in table.notes)]) + "\n"
 
 
+TAG = re.compile("<(?=[A-Za-z/!?])")
+"""What begins HTML; a comparison does not."""
+
+
 def _plain(text: str) -> str:
     """Words in which Markdown finds neither HTML nor a link."""
-    return text.replace("<", "&lt;").replace("](", "]\\(")
+    return TAG.sub("&lt;", text).replace("](", "]\\(")
 
 
 def _pipes(cells: list[str]) -> str:
@@ -179,7 +183,20 @@ def tidy_csv(table: Table, folder: Path = Path()) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
-        ["group", table.label, "column", "value", "deviation", "low", "high", "p", "seeds", "records", "text", "note"]
+        [
+            "group",
+            _no_formula(table.label),
+            "column",
+            "value",
+            "deviation",
+            "low",
+            "high",
+            "p",
+            "seeds",
+            "records",
+            "text",
+            "note",
+        ]
     )
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
