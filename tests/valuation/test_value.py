@@ -202,3 +202,9 @@ def test_the_network_is_prepared_with_the_threads_of_the_workers(monkeypatch):
     )
     assert seen == [2]
     assert torch.get_num_threads() == before
+
+
+def test_the_bill_shares_the_time_among_the_workers_and_says_so():
+    alone, four = (Bill("gradient", 9, 40, 150.0, 6000.0, 1e9, 60.0 / n, "shared prefixes", n) for n in (1, 4))
+    assert "about 60.0 seconds; coalitions" in str(alone)
+    assert "about 15.0 seconds with 4 workers; coalitions" in str(four)
