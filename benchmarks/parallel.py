@@ -58,6 +58,8 @@ def steps_of(learner: Any, task: Any, stage: Any) -> Iterator[None]:
     learner.set_training(True, stage)
     while True:
         for batch in training._batches():
+            if batch.size < stage.settings.batch_size:
+                continue  # the last one of an epoch
             with divided(batch.part):
                 learner.step(batch, training.optimizer)
             ranks.largest(0, 0)  # whether anybody was asked to stop

@@ -8,6 +8,7 @@ import torch
 from snv.data import SOURCES, Preprocess, load_source
 from snv.data.augment import AUGMENTATIONS, crop_flip, resized_crop
 from snv.errors import UserError
+from snv.ranks import Part
 
 
 def rng(seed: int = 0) -> torch.Generator:
@@ -109,3 +110,11 @@ def test_a_batch_is_augmented_in_milliseconds():
 
 def test_a_kept_image_has_a_byte_for_each_of_its_numbers():
     assert Preprocess((0.5,) * 3, (0.5,) * 3, (3, 4, 5)).n_bytes == torch.zeros(3, 4, 5, dtype=torch.uint8).nbytes
+
+
+@pytest.mark.parametrize("augmentation", ["crop-flip", "resized-crop"])
+def test_a_part_of_a_batch_is_changed_as_it_is_within_the_batch(augmentation):
+    images, ready = pixels(7, side=12), Preprocess((0.5,) * 3, (0.2,) * 3, (3, 12, 12), augmentation)
+    whole = ready(images, "cpu", rng())
+    for part in (Part(slice(0, None, 2), 7), Part(slice(1, None, 2), 7)):
+        assert torch.equal(ready(images[part.rows], "cpu", rng(), part=part), whole[part.rows])
