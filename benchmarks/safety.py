@@ -11,6 +11,7 @@ cost. The last line is JSON: ``share`` (all of it over the run's time) and ``at_
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import tempfile
@@ -25,18 +26,18 @@ import numpy as np
 from PIL import Image
 
 import snv.data.cache
-import snv.runs.prepare
 from snv.config import load_config
 from snv.runs import RunDirectory
 from snv.runs.run import _Run, run
 from snv.study import local
 
 AT_MOST = 0.02
+PREPARE = importlib.import_module("snv.runs.prepare")  # behind a function of the same name
 SAFEGUARDS = {
     "checkpoints": [(RunDirectory, "save_now"), (RunDirectory, "save_task")],
     "looking for a checkpoint": [(RunDirectory, "newest")],
     "records and logs": [(_Run, "_export"), (_Run, "_export_neurons")],
-    "fingerprints of data": [(snv.runs.prepare, "_check_data"), (snv.runs.prepare, "_fingerprints")],
+    "fingerprints of data": [(PREPARE, "_check_data"), (PREPARE, "_fingerprints")],
     "checksum of the cache": [(snv.data.cache, "checksum_of"), (snv.data.cache.Pool, "check")],
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
@@ -157,7 +158,17 @@ def save_state(path: Path, state: State) -> None:
     tree = pack(state, "", tensors)
     sealed = {**tree, "$checksum": _checksum_of_state(tree, tensors)}
     metadata = {"state": json.dumps(sealed, allow_nan=True, separators=(",", ":"))}  # one entry: they have no order
-    write_atomic(path, lambda temporary: safetensors.torch.save_file(tensors, temporary, metadata=metadata))
+
+    def write(temporary: Path) -> None:
+        try:
+            safetensors.torch.save_file(tensors, temporary, metadata=metadata)
+        except safetensors.SafetensorError as error:  # in which an error of the system is text
+            if (found := re.search(r"os error (\d+)", str(error))) is None:
+                raise
+            number = int(found[1])
+            raise OSError(number, os.strerror(number), str(path)) from None
+
+    write_atomic(path, write)
 
 
 def load_state(path: Path, device: torch.device | str = "cpu") -> State:

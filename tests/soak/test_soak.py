@@ -33,7 +33,7 @@ def resident() -> int:
 def hooks() -> int:
     """On modules that are alive, and on all modules at once."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    modules = [x for x in gc.get_objects() if isinstance(x, torch.nn.Module)]
+    modules = [x for x in gc.get_objects() if issubclass(type(x), torch.nn.Module)]
     on_all = sum(len(getattr(torch.nn.modules.module, event)) for event in EVENTS)
     return on_all + sum(len(getattr(module, kind, ())) for module in modules for kind in kinds)
 
@@ -57,7 +57,7 @@ def a_stream(n_tasks: int, out: Path) -> list[int]:
     memory: list[int] = []
 
     def watch(what: str, done: float, total: float) -> None:
-        if what.startswith(f"task {len(memory) + 1} of {n_tasks}, train"):
+        if what.startswith(f"task {len(memory) + 1} of {n_tasks}"):
             memory.append(resident())
 
     settings = [

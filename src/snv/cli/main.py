@@ -48,6 +48,8 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
+        if error.errno == errno.EROFS:
+            _fail(f"error: {error.filename} cannot be written ({error.strerror}). Choose another place.", 2)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         where = f" while writing {error.filename}" if error.filename else ""
