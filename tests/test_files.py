@@ -114,5 +114,5 @@ def test_json_and_toml_that_are_too_deep_too_large_or_no_files_are_refused(tmp_p
 def test_a_state_with_a_tree_as_deep_as_a_file_allows_is_damaged(tmp_path):
     tree = "[" * 100_000 + "]" * 100_000
     safetensors.torch.save_file({}, tmp_path / "x.safetensors", metadata={"state": tree})
-    with pytest.raises(UserError, match="is damaged or is not a checkpoint"):
+    with pytest.raises(UserError, match="is damaged or is no state saved by snv"):
         load_state(tmp_path / "x.safetensors")
