@@ -37,7 +37,19 @@ class Room:
 HOUSE = (
     Room(
         0,
-        ("errors", "seeding", "shapes", "text", "files", "archives", "threads", "ranks", "devices", "shortage"),
+        (
+            "errors",
+            "seeding",
+            "shapes",
+            "text",
+            "files",
+            "archives",
+            "threads",
+            "ranks",
+            "devices",
+            "shortage",
+            "surroundings",
+        ),
         "what everything stands on",
     ),
     Room(1, ("data",), "tasks, splits, datasets, cache, augmentation"),

@@ -22,7 +22,7 @@ from snv.study.cluster import Cluster
 
 def test_a_cluster_that_is_not_there_is_told_in_a_sentence(monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with short_folder() as folder, pytest.raises(UserError, match=r"There is no Ray cluster at 'auto'.*--ray local"):
+    with short_folder() as folder, pytest.raises(UserError, match=r"There is no Ray cluster at 'auto'.*take `local`"):
         monkeypatch.setenv("RAY_TMPDIR", folder)
         Cluster("auto").__enter__()
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
-import socket
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,12 +11,7 @@ from snv.errors import UserError
 from snv.shapley.game import Game
 from snv.shapley.processes import EACH, none_left
 from snv.shapley.questions import Answer, Question, answer
-
-KNOCK = 20.0
-"""Seconds within which a cluster opens."""
-
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
-"""Ray reports nothing to its makers."""
+from snv.surroundings import joined, load_ray
 
 
 class Holder:
@@ -27,25 +19,19 @@ class Holder:
 
     def __init__(self, game: list[Any], threads: int) -> None:
         torch.set_num_threads(threads)
-        self.game: Game = _ray().get(game[0])  # in a list, so that it is made after the threads are set
+        self.game: Game = load_ray().get(game[0])  # in a list, so that it is made after the threads are set
 
     def answer(self, question: Question) -> Answer:
         return answer(self.game, question)
 
 
 class RayCrew:
-    """``n`` actors with a core for each thread; a connection that the caller has made is taken, and left as it is.
-
-    ``address`` is what `ray.init` takes: ``auto``, ``host:port``, ``ray://host:port``, or ``local``, a cluster of this
-    machine that ends with the crew.
-    """
+    """``n`` actors with a core for each thread, of the cluster at ``address``: see `snv.surroundings.joined`."""
 
     def __init__(self, game: Game, n: int, address: str, threads: int = 1) -> None:
-        self._ray, self._actors, self.ahead = _ray(), {}, EACH * n
+        self._ending = ExitStack()
+        self._ray, self._actors, self.ahead = self._ending.enter_context(joined(address)), {}, EACH * n
         self._asked: dict[Any, tuple[int, int, Question]] = {}  # by reference: actor, ticket, question
-        self._joined = not self._ray.is_initialized()
-        if self._joined:
-            self._join(address)
         try:
             self._check_cores(n * threads)
             held, holder = self._ray.put(game), self._ray.remote(num_cpus=threads)(Holder)
@@ -77,36 +63,9 @@ class RayCrew:
     def close(self) -> None:
         for actor in self._actors.values():
             self._ray.kill(actor)
-        if self._joined:
-            self._ray.shutdown()
-
-    def _join(self, address: str) -> None:
-        alone = {"include_dashboard": False} if address == "local" else {}
-        try:
-            _knock(address)
-            self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **alone)
-        except Exception as error:  # Ray has many
-            raise UserError(
-                f"There is no Ray cluster at {address!r}: {str(error).strip().splitlines()[0]}. Start one with "
-                "`ray start --head`, or take `local` for this machine alone."
-            ) from error
+        self._ending.close()
 
     def _check_cores(self, needed: int) -> None:
         there = int(self._ray.cluster_resources().get("CPU", 0))
         if there < needed:
             raise UserError(f"The Ray cluster has {there} cores, and {needed} are asked for. Take fewer workers.")
-
-
-def _knock(address: str) -> None:
-    """Ray itself would try for minutes."""
-    host, colon, port = address.rpartition("://")[2].rpartition(":")
-    if colon:
-        socket.create_connection((host, int(port)), timeout=KNOCK).close()
-
-
-def _ray() -> Any:
-    os.environ |= {name: value for name, value in QUIET.items() if name not in os.environ}
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise UserError("Ray is not installed. Use pip install 'snv[ray]'.") from None

@@ -3,45 +3,28 @@
 from __future__ import annotations
 
 import importlib
-import logging
-import os
-import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import ModuleType
 from typing import Any
 
 from snv.devices import Resources
 from snv.errors import UserError
-from snv.study.local import with_environment
 from snv.study.node import Origin, look_around, unseen, versions
+from snv.surroundings import joined
 
 ANSWER = 300.0
 """Seconds a node may take to load PyTorch and say what it sees."""
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": ".*"}
-"""Ray reports nothing to its makers, and prints nothing between our lines."""
-
 
 class Cluster:
-    """Connected while it is used as a context; one that was started for this ends with it.
-
-    ``address`` is what `ray.init` takes: ``auto``, ``host:port``, ``ray://host:port``, or ``local``, a cluster of this
-    machine. A connection that the caller has made is taken, and left as it is.
-    """
+    """Connected while it is used as a context: see `snv.surroundings.joined`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self._ending = ExitStack()
 
     def __enter__(self) -> Cluster:
-        with ExitStack() as ending:
-            ending.enter_context(with_environment(QUIET | self._lock()))
-            self.ray = _load_ray()
-            if not self.ray.is_initialized():
-                self._connect()
-                ending.callback(self.ray.shutdown)
-            self._ending = ending.pop_all()
+        self.ray = self._ending.enter_context(joined(self.address))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,30 +73,6 @@ class Cluster:
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
-
-    def _lock(self) -> dict[str, str]:
-        """A cluster of ours is closed to others, by a token that is nowhere on disk, unless the user has decided."""
-        if self.address != "local" or "RAY_AUTH_MODE" in os.environ:
-            return {}
-        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex()}
-
-    def _connect(self) -> None:
-        alone = {"include_dashboard": False} if self.address == "local" else {}
-        try:
-            self.ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **alone)
-        except Exception as error:  # Ray has many
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            raise UserError(
-                f"There is no Ray cluster at {self.address!r} ({reason}). Start one with `ray start --head`, or use "
-                "--ray local for this machine alone."
-            ) from error
-
-
-def _load_ray() -> ModuleType:
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise UserError("--ray needs the package ray, which is not installed. Use pip install 'snv[ray]'.") from None
 
 
 def _seats(node: dict[str, Any], need: Resources) -> int:

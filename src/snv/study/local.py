@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from snv.devices import Resources
 from snv.errors import Interrupted
 from snv.study.workers import News, Work, carry_out
+from snv.surroundings import with_environment
 
 GRACE = 30.0
 """Seconds a process may take to save what it has."""
@@ -132,21 +133,6 @@ def _drain(connection: Connection, until: float) -> None:
     with suppress(EOFError, ConnectionError):
         while connection.poll(max(0.0, until - time.monotonic())):
             connection.recv()
-
-
-@contextmanager
-def with_environment(variables: dict[str, str]) -> Iterator[None]:
-    """The environment that a process started in the block gets."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ |= variables
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _work(connection: Connection) -> None:
