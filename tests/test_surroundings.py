@@ -35,6 +35,7 @@ def test_where_nobody_listens_the_answer_comes_at_once():
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"no Ray cluster at .* `ray start --head`"), joined(address):
-        raise AssertionError("joined")
+    for where in (address, f"ray://{address}"):
+        with pytest.raises(UserError, match=r"no Ray cluster at .* `ray start --head`"), joined(where):
+            raise AssertionError("joined")
     assert time.monotonic() - began < 60, "Ray alone would try for minutes"
