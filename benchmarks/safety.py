@@ -118,7 +118,7 @@ def main() -> None:
         print(f"{kind:26} {timer.calls[kind]:5} times {1000 * seconds:10.1f} ms {100 * seconds / whole:8.4f} %")
     share = sum(timer.seconds.values()) / whole
     shares = {kind: seconds / whole for kind, seconds in timer.seconds.items()}
-    print(json.dumps({"share": share, "at_most": AT_MOST, "shares": shares, "seconds": whole, **vars(options)}))
+    print(json.dumps({"share": share, "at_most": AT_MOST, "shares": shares, "run_seconds": whole, **vars(options)}))
     if share > AT_MOST:
         raise SystemExit(f"the safeguards take {100 * share:.2f} % of a run, more than {100 * AT_MOST:.0f} %")
 
