@@ -112,9 +112,11 @@ def test_a_study_is_no_run_and_says_what_takes_it(path):
 
 
 def test_none_on_a_command_line_is_a_word_where_a_setting_has_that_word_and_nothing_elsewhere():
-    config = load_config(None, ["method=snv", "learner.reuse=none", "learner.draws=none", "data.size=none"])
+    config = load_config(
+        None, ["method=snv", "learner.reuse=none", "learner.common=none", "learner.draws=none", "data.size=none"]
+    )
     own = config.learner_config()
-    assert (own.reuse, own.draws, config.data.size) == ("none", None, None)
+    assert (own.reuse, own.common, own.draws, config.data.size) == ("none", "none", None, None)
     assert build(RunConfig, config.as_dict()).learner_config() == own
     with pytest.raises(UserError, match=r"learner.size: input should be 'remaining' or .*; got None"):
         load_config(None, ["method=snv", "learner.size=none"])

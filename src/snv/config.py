@@ -121,8 +121,8 @@ class RunConfig:
 def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
     """A dataclass from plain values: unknown keys and wrong types are refused with one sentence."""
     _check_keys(kind, values, where)
-    choices = {name: get_args(hint) for name, hint in get_type_hints(kind).items() if get_origin(hint) is Literal}
-    words = {key: "none" for key, value in values.items() if value is None and "none" in choices.get(key, ())}
+    hints = get_type_hints(kind)
+    words = {key: "none" for key, value in values.items() if value is None and _takes_word(hints[key], "none")}
     read = _reader(kind)  # type: ignore[arg-type]  # a class is hashable
     try:
         return read({**values, **words})  # "key=none" can mean a word of that name
@@ -130,6 +130,10 @@ def build(kind: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
         first = error.errors()[0]
         key = ".".join([*([where] if where else []), *(str(part) for part in first["loc"] if not _is_tag(part))])
         raise UserError(f"{key}: {first['msg'].lower()}; got {first['input']!r}.") from None
+
+
+def _takes_word(hint: Any, word: str) -> bool:
+    return hint is str or (get_origin(hint) is Literal and word in get_args(hint))
 
 
 @cache
