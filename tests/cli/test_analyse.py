@@ -7,6 +7,7 @@ import json
 import pytest
 
 import snv.report
+from snv.files import read_json
 from snv.report.analyses import ANALYSES
 
 QUICK = {
@@ -33,7 +34,7 @@ def test_every_analysis_is_made_told_and_kept(cli, run):
         assert told.code == 0, told.err
         assert f"saved: {run / 'analyses' / name}.json" in told.out
         shown = json.loads(cli("analyse", name, run.parent, *settings, "--json").out)
-        kept = json.loads((run / "analyses" / f"{name}.json").read_text())
+        kept = read_json(run / "analyses" / f"{name}.json")
         assert {**kept, "file": str(run / "analyses" / f"{name}.json")} == shown
 
 

@@ -169,9 +169,9 @@ def test_shortened_lists_are_prefixes_with_the_labels_of_their_class(tmp_path: P
     assert len(exemplars) == 6
     assert torch.equal(exemplars.split().pixels, torch.cat([pixels[:3], pixels[4:7]]))
     assert exemplars.split().labels.tolist() == [0, 0, 0, 1, 1, 1]
-    save_state(tmp_path / "state", exemplars.state_dict())
+    save_state(tmp_path / "state", {"exemplars": exemplars.state_dict()})
     copy = Exemplars()
-    copy.load_state_dict(load_state(tmp_path / "state"))
+    copy.load_state_dict(load_state(tmp_path / "state")["exemplars"])
     assert torch.equal(copy.split().pixels, exemplars.split().pixels)
 
 

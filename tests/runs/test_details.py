@@ -53,7 +53,7 @@ def test_a_run_records_answers_that_give_its_last_row(scenario, settings, has_to
 
 
 def test_details_cost_no_further_pass(tmp_path, monkeypatch):
-    """Every test image is answered once per row, and once more with the task known."""
+    """Every test image is answered once per row, and once more with the task known; validation ones are judged by."""
     from snv.learners import SGD
 
     n, whole = [0], SGD.logits
@@ -65,4 +65,5 @@ def test_details_cost_no_further_pass(tmp_path, monkeypatch):
     monkeypatch.setattr(SGD, "logits", counting)
     run(load_config(None, [*QUICK, "data.tasks=1", "data.classes=2", "train.epochs=1"]), tmp_path)
     test, val = 2 * 8, 2 * 4  # of 40 images per class
-    assert n[0] == 2 * test + val + 8 * (1 + 64)  # untrained and trained, one validation, latency at batch 1 and 64
+    # untrained and trained, one validation and one look at what came of it, latency at batch 1 and 64
+    assert n[0] == 2 * test + 2 * val + 8 * (1 + 64)

@@ -143,7 +143,9 @@ def test_a_process_that_hangs_is_noticed_ended_and_its_run_ends_with_the_same_bi
             os.kill(stopped[0], signal.SIGSTOP)
 
     with LocalWorkers(1, hang_after=5) as workers:
-        done = bench(study_in(tmp_path, LONG), tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=stop)
+        done = bench(
+            study_in(tmp_path, LONG, SLOW), tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=stop
+        )
         assert stopped
         assert not Path(f"/proc/{stopped[0]}").exists()
     assert [(standing.state, standing.lost) for standing in done] == [("done", 1)]
@@ -152,7 +154,9 @@ def test_a_process_that_hangs_is_noticed_ended_and_its_run_ends_with_the_same_bi
 
 def test_a_process_that_is_slow_but_alive_is_left_alone(tmp_path):
     """A step that takes far longer than the limit: signs of life do not depend on it."""
-    job = expand(study_in(tmp_path, LONG.replace('Slow"', 'Asleep"').replace("epochs = 12", "epochs = 1"))).jobs[0]
+    asleep = SLOW.replace("Slow", "Asleep")
+    text = LONG.replace(SLOW, asleep).replace("epochs = 12", "epochs = 1")
+    job = expand(study_in(tmp_path, text, asleep)).jobs[0]
     with LocalWorkers(1, hang_after=3) as workers:
         workers.submit(Work("k", job.config, tmp_path / "run"))
         heard: list[str] = []

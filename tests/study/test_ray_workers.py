@@ -34,7 +34,7 @@ from snv.study import (
     tune,
 )
 
-SLOW = Path(__file__).with_name("slow.py")
+SLOW = f"{Path(__file__).with_name('slow.py')}:Slow"
 SWEEP = f"""
 [settings]
 train.patience = 0
@@ -42,7 +42,7 @@ checkpoint_seconds = 0
 
 [groups.slow]
 streams = ["stream.toml"]
-methods = ["{SLOW}:Slow"]
+methods = ["{SLOW}"]
 settings.train.epochs = 20
 grid.train.lr = [0.001, 0.01]
 
@@ -68,7 +68,7 @@ def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("time.sleep", lambda _: None)  # nobody stops these
-        bench(study_in(folder, SWEEP), folder / "out", runs=folder / "runs", workers=Hasty())
+        bench(study_in(folder, SWEEP, SLOW), folder / "out", runs=folder / "runs", workers=Hasty())
     return folder
 
 
@@ -124,7 +124,7 @@ def test_a_sweep_that_loses_a_node_is_done_on_the_other_with_the_same_records(cl
 
     with RayWorkers(made.address, shared=tmp_path / "runs") as workers:
         assert workers.room() == 2
-        study = study_in(tmp_path, SWEEP)
+        study = study_in(tmp_path, SWEEP, SLOW)
         done = bench(study, tmp_path / "out", runs=tmp_path / "runs", workers=workers, watch=lose_a_node)
         assert workers.room() == 1
     assert gone
@@ -149,7 +149,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_copy_elsewhere_to_the_same_bits(
             RayWorkers(cluster[0].address, jobs=1) as workers,
         ):
             working = MirroredWorkers(workers, here, store.as_uri())
-            return bench(study_in(tmp_path, ONE), tmp_path / "out", runs=here, workers=working, watch=watch)
+            return bench(study_in(tmp_path, ONE, SLOW), tmp_path / "out", runs=here, workers=working, watch=watch)
 
     with pytest.raises(Interrupted) as stopped:
         done(stop)
@@ -160,7 +160,7 @@ def test_a_run_that_is_stopped_goes_on_from_its_copy_elsewhere_to_the_same_bits(
     assert len(checkpoints(store)) == 2
     wanted = {name: bits for name, bits in checkpoints(alone / "runs").items() if "lr-0.01" in name}
     assert list(checkpoints(store).values()) == list(wanted.values())
-    assert len(expand(study_in(tmp_path, ONE)).jobs) == 1
+    assert len(expand(study_in(tmp_path, ONE, SLOW)).jobs) == 1
 
 
 def test_trials_on_a_cluster_come_to_the_same_choice(cluster, tmp_path):

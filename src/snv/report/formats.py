@@ -210,7 +210,7 @@ def tidy_csv(table: Table, folder: Path = Path()) -> str:
 
 def _no_formula(word: str) -> str:
     """A word that a spreadsheet does not compute."""
-    return f"'{word}" if word[:1] in FORMULA and not NUMBER.fullmatch(word) else word
+    return f"'{word}" if word and word[0] in FORMULA and not NUMBER.fullmatch(word) else word
 
 
 # ---- HTML

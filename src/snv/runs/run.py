@@ -213,8 +213,9 @@ class _Run:
             learn_task(learner, task, self.place)
         self._check_alike()
         n_bytes = bytes_beyond_network(learner, task)
-        for fault in judged(learner, task) if learner.ready else []:
-            self._warn(fault)
+        with self.meter.phase("evaluate"):
+            for fault in judged(learner, task) if learner.ready else []:
+                self._warn(fault)
         task.close()
         if learner.ready:
             self._evaluate_row(t)

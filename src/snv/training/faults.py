@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from snv.data import Task
 from snv.errors import DivergedError
-from snv.shapes import Images, Labels, Logits
+from snv.shapes import Images, Indices, Labels, Logits
+from snv.shortage import halving
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Stage
+
+if TYPE_CHECKING:
+    from snv.training.reporter import Reporter
 
 Fault: TypeAlias = dict[str, Any]
 """``task`` (from 1), ``kind``, ``text``; of a rate that was lowered also ``stage``, ``epoch``, ``step`` and ``lr``."""
@@ -92,6 +97,10 @@ def still_head(task: int, stage: str, parts: list[str]) -> Fault:
 class Answering(Protocol):
     """Who has learned a task."""
 
+    at_once: int
+
+    @property
+    def reporter(self) -> Reporter: ...
     @property
     def setting(self) -> Setting: ...
     @property
@@ -109,11 +118,19 @@ def judged(learner: Answering, task: Task) -> list[Fault]:
         return []
     n = min(len(mine), max(ENOUGH, OF_EACH * len(block)))
     rows = mine[torch.arange(n) * len(mine) // n]
-    learner.set_training(False, Stage("evaluate", learner.setting.train))
-    found = [(learner.logits(images, block).argmax(1), own) for images, own in learner.setting.prepared(task.val, rows)]
-    answers, labels = (torch.cat(parts).cpu() for parts in zip(*found, strict=True))
+    answers, learner.at_once = halving(partial(_answers, learner, task, rows), learner.at_once)
     names = task.names[block.start - task.block.start :][: len(block)]
-    return answers_judged(task.id + 1, answers, labels - block.start, names)
+    return answers_judged(task.id + 1, answers, task.val.labels[rows] - block.start, names)
+
+
+def _answers(learner: Answering, task: Task, rows: Indices, at_once: int) -> Labels:
+    """To these validation images, so many at a time."""
+    learner.set_training(False, Stage("evaluate", learner.setting.train))
+    answers = []
+    for images, labels in learner.setting.prepared(task.val, rows, batch=at_once):
+        with learner.reporter.counted(f"judge {task.id}", len(labels)):
+            answers.append(learner.logits(images, learner.blocks[-1]).argmax(1))
+    return torch.cat(answers).cpu()
 
 
 def answers_judged(task: int, answers: Labels, labels: Labels, names: tuple[str, ...]) -> list[Fault]:

@@ -7,7 +7,7 @@ and maps grow steadily lighter, so that a figure can be read in grey.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.mathtext import MathTextParser
 from matplotlib.text import Text
-from matplotlib.ticker import FixedFormatter
+from matplotlib.ticker import FuncFormatter
 
 from snv.errors import UserError
 from snv.files import write_atomic
@@ -128,8 +128,12 @@ def _tame(figure: Figure) -> None:
             words.set_text(text)
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            if isinstance(formatter := axis.get_major_formatter(), FixedFormatter):
-                formatter.seq = [tamed(text) for text in formatter.seq]
+            if isinstance(formatter := axis.get_major_formatter(), FuncFormatter):  # what names of ticks become
+                axis.set_major_formatter(FuncFormatter(_taming(formatter.func)))
+
+
+def _taming(name: Callable[[float, int | None], str]) -> Callable[[float, int | None], str]:
+    return lambda value, place: tamed(name(value, place))
 
 
 def tamed(text: str) -> str:
