@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from searched import small
 
 from snv.devices import Resources
 from snv.errors import Interrupted, UserError
+from snv.files import read_json
 from snv.runs import is_url
 from snv.study import (
     MirroredWorkers,
@@ -91,7 +91,7 @@ class Hasty:
 
 def records(folder: Path) -> dict[str, dict]:
     """All that a repetition must have, too."""
-    found = {path.name: json.loads(path.read_text()) for path in folder.rglob("*.json")}
+    found = {path.name: read_json(path) for path in folder.rglob("*.json")}
     return {name: {key: record[key] for key in record if key != "cost"} for name, record in found.items()}
 
 
