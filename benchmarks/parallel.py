@@ -50,7 +50,7 @@ def made(name: str, side: int, width: int, batch: int = BATCH) -> tuple[Any, Any
 
 def steps_of(learner: Any, task: Any, stage: Any) -> Iterator[None]:
     """One step after the other, as the loop makes them; whoever works along makes them too."""
-    from snv import ranks
+    from snv.machine import ranks
     from snv.training import Training
     from snv.training.parallel import divided
 
@@ -80,7 +80,7 @@ def exchange(numbers: int) -> Callable[[], object]:
     """Adding up so many float32 numbers."""
     import torch
 
-    from snv import ranks
+    from snv.machine import ranks
 
     return partial(ranks.add_up, torch.zeros(numbers))
 
@@ -90,7 +90,7 @@ def least(works: dict[str, Callable[[], object]], turns: int) -> dict[str, Times
 
     Of "one" the first process alone, of "beside" both at once without a word, of others both together.
     """
-    from snv import ranks
+    from snv.machine import ranks
 
     best = {what: {"clock": float("inf"), "processor": float("inf")} for what in works}
     for _ in range(turns):
@@ -110,7 +110,7 @@ def measure(turns: int) -> dict[str, Any]:
     """All that is measured, in turn."""
     import torch
 
-    from snv import ranks
+    from snv.machine import ranks
 
     torch.set_num_threads(1)
     with ranks.together():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from snv.config import RunConfig, build, changed, load_config
-from snv.devices import Resources
 from snv.errors import UserError
+from snv.machine.devices import Resources
 
 EXAMPLE = """
 method = "joint"

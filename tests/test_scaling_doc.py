@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from snv.config import RunConfig, build
-from snv.devices import Resources
+from snv.machine.devices import Resources
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scaling.md").read_text(encoding="utf-8")
 

@@ -35,23 +35,8 @@ class Room:
 
 
 HOUSE = (
-    Room(
-        0,
-        (
-            "errors",
-            "seeding",
-            "shapes",
-            "text",
-            "files",
-            "archives",
-            "threads",
-            "ranks",
-            "devices",
-            "shortage",
-            "surroundings",
-        ),
-        "what everything stands on",
-    ),
+    Room(0, ("errors", "seeding", "shapes", "text", "files", "threads"), "what everything stands on"),
+    Room(0, ("machine",), "what there is to compute with: devices, memory, the processes of one training"),
     Room(1, ("data",), "tasks, splits, datasets, cache, augmentation"),
     Room(1, ("metrics",), "numbers from the accuracy matrix"),
     Room(1, ("shapley",), "games, estimators, error bars: the theory, which knows no network"),

@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from snv.data import Half, Judged, Parts
-from snv.devices import Resources
 from snv.errors import UserError, unknown
 from snv.files import plain_toml, require_shallow
 from snv.learners import LEARNERS, SCENARIOS, is_own, method_named, resolved
+from snv.machine import Resources
 from snv.training import Scenario, TrainSettings
 
 DEFAULT_TASKS = 5
@@ -36,9 +36,7 @@ class DataConfig:
     per_class: int | None = None  # use only so many images of each class
     order: tuple[str | int, ...] | tuple[tuple[str | int, ...], ...] | None = None  # classes by name or index, or those
     # of each task; None: the seed decides
-    split: Parts = (
-        "70/10/20"  # per class; official: the data set's own test images, and a tenth of the others validates
-    )
+    split: Parts = "70/10/20"  # per class; official: the data set's own test images; a tenth of the others validates
     size: int | None = None  # side in pixels; None = the data set's own
     dir: str | None = None  # where the files are; None = $SNV_DATA, then the cache folder
     workers: int = 0  # processes that decode large images

@@ -26,6 +26,8 @@ def test_run_then_show_tells_the_whole_story(cli, tmp_path):
     assert told["metrics"]["ACC"] == pytest.approx(np.mean(told["accuracy"][-1]))
     assert set(told["cost"]["latency_ms"]) == {"1", "64"}
     assert told["cost"]["seconds"]["train"] > 0
+    computed = told["cost"]["computed"]
+    assert (computed["precision"], computed["device"], computed["threads"] > 0) == ("fp32", "cpu", True)
     assert told["cost"]["macs"]["train"] > told["cost"]["macs"]["evaluate"] > 0
     for name in ("config.json", "environment.json", "record.json", "log.jsonl", "costs.json"):
         assert (out / name).exists()
@@ -34,6 +36,7 @@ def test_run_then_show_tells_the_whole_story(cli, tmp_path):
     assert "task 5" in table
     assert "ACC" in table
     assert "ms/image" in table
+    assert f"in fp32 on cpu, {computed['cpu']}, threads: {computed['threads']}" in table
     assert "network in use           100.0 % of parameters, 100.0 % of neurons" in table
     assert "kept beyond the network  0.00 MiB" in table
     alone, in_64s = (told["cost"]["latency_ms"][batch] for batch in ("1", "64"))
@@ -43,14 +46,14 @@ def test_run_then_show_tells_the_whole_story(cli, tmp_path):
 def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
     """It knew neither the bytes kept nor whose peak it had measured."""
     cli("run", "--out", tmp_path / "run", *QUICK)
-    for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of")):
+    for name, new in (("record.json", "bytes_kept"), ("costs.json", "peak_of"), ("costs.json", "computed")):
         path = tmp_path / "run" / name
         stored = read_json(path)
         del stored[new]
         path.write_text(json.dumps(stored))
     told = cli("show", tmp_path / "run")
     assert told.code == 0, told.err
-    assert "kept beyond" not in told.out
+    assert "kept beyond" not in told.out and "computed" not in told.out
     assert "(of the process, with all it did before)" in told.out
 
 

@@ -15,6 +15,11 @@ def test_importance_of_a_kernel_is_summed_over_its_weights():
     torch.testing.assert_close(added_importance(before, after, gradient), torch.tensor(by_hand))
 
 
+def test_a_layer_without_a_connection_of_the_task_has_no_importance():
+    for shape in ((0,), (0, 3, 3)):
+        assert added_importance(*torch.zeros(3, *shape)).shape == (0,)
+
+
 def wired():
     body = build_network("convnet", (1, 8, 8), 0, width=3).body
     c = units_of(find_neurons(body, torch.zeros(2, 1, 8, 8), include=["*"])).connections[1]

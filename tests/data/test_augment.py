@@ -8,7 +8,7 @@ import torch
 from snv.data import SOURCES, Preprocess, load_source
 from snv.data.augment import AUGMENTATIONS, crop_flip, resized_crop
 from snv.errors import UserError
-from snv.ranks import Part
+from snv.machine.ranks import Part
 
 
 def rng(seed: int = 0) -> torch.Generator:

@@ -353,6 +353,18 @@ def test_cut_in_the_middle_of_an_epoch_it_goes_on_with_the_same_bits():
     assert_same(resumed.state_dict(), whole.state_dict())
 
 
+def test_a_task_that_finds_every_place_of_a_layer_taken_learns_with_the_connections_that_are_there():
+    stream = toy_stream()
+    learner = adapted("spacenet", "til", stream)
+    learn(learner, stream, 0)
+    full, *others = learner.units.connections
+    learner.taken[full.name][:] = True
+    before = [c.weight.detach().clone() for c in (full, *others)]
+    learn(learner, stream, 1)
+    moved = [not torch.equal(c.weight.detach(), old) for c, old in zip((full, *others), before, strict=True)]
+    assert not moved[0] and any(moved[1:])
+
+
 def test_a_network_too_narrow_for_its_tasks_is_refused_before_anything_is_trained():
     with pytest.raises(UserError, match=r"Each of 3 tasks reserves units .* at least 4; found one with 3"):
         adapted("spacenet", "til", toy_stream(), width=3)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from table_records import a_result, with_final
 
-from snv.report.cells import Cell, Row
+from snv.report.cells import Cell, Row, Table
 from snv.report.paper import Printed
-from snv.report.rows import accuracy_cell, difference_cell, group_of, in_groups, printed_cell, title_of
+from snv.report.rows import accuracy_cell, difference_cell, group_of, in_groups, notes_on, printed_cell, title_of
 from snv.report.variants import find_variants
 
 
@@ -42,3 +42,14 @@ def test_a_title_says_what_was_learned():
     told = title_of([a_result("ewc", data={"classes": 60, "size": 32})])
     assert told == "cifar100, 60 classes, 32 pixels, 2 tasks, resnet18 of width 16, 20 epochs a task"
     assert title_of([]) == "no runs yet"
+
+
+def test_a_table_says_in_which_numbers_its_runs_were_trained_as_far_as_records_do():
+    results = [a_result("ewc", seed=seed) for seed in range(4)]
+    made = Table("small", "", (), ())
+    assert not any("Numbers" in note for note in notes_on(made, "snv", results))
+    for result, precision in zip(results, ("fp32", "bf16", "fp32"), strict=False):
+        result.record.cost["computed"] = {"precision": precision}
+    assert notes_on(made, "snv", results)[-1] == (
+        "Numbers of training, by records: 1 bf16, 2 fp32, 1 older and do not say it."
+    )

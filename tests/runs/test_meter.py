@@ -7,7 +7,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from snv.config import load_config
 from snv.learners import LEARNERS
-from snv.runs.run import _Run, run
+from snv.runs.exam import Exam
+from snv.runs.run import run
 
 CASES = [(method, scenario) for method, kind in LEARNERS.items() for scenario in kind.card.scenarios]
 SMALL = ["data.tasks=3", "data.classes=6", "data.per_class=30", "train.epochs=2", "train.batch_size=32", "threads=1"]
@@ -25,13 +26,13 @@ def small_run(out, method, scenario, *settings, **more):
 @pytest.fixture
 def latency(monkeypatch: pytest.MonkeyPatch) -> FlopCounterMode:
     """Counts apart what measures how fast a finished run answers: no cost of the run."""
-    counter, measure = FlopCounterMode(display=False), _Run._measure_inference
+    counter, measure = FlopCounterMode(display=False), Exam.of_speed
 
-    def counted_apart(self: _Run) -> None:
+    def counted_apart(self: Exam) -> None:
         with counter:
             measure(self)
 
-    monkeypatch.setattr(_Run, "_measure_inference", counted_apart)
+    monkeypatch.setattr(Exam, "of_speed", counted_apart)
     return counter
 
 

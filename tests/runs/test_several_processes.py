@@ -16,11 +16,11 @@ import torch
 from test_resume import results
 
 from company import Company, of_two
-from snv import ranks
 from snv.config import load_config
 from snv.errors import Interrupted, UserError
 from snv.files import load_state
-from snv.ranks import LostError
+from snv.machine import ranks
+from snv.machine.ranks import LostError
 from snv.runs.run import run
 
 SETTINGS = ["method=snv", "data.tasks=2", "data.classes=6", "data.per_class=60", "train.epochs=4", "train.lr=0.01"]

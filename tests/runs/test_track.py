@@ -14,7 +14,7 @@ from snv.config import load_config
 from snv.errors import Interrupted, UserError
 from snv.runs import TRACKERS, Tracker, trackers
 from snv.runs.run import run
-from snv.runs.track import Several, numbers_in
+from snv.runs.track import Listeners, Several, numbers_in
 
 TINY = [
     "data.tasks=2",
@@ -218,3 +218,9 @@ def test_wandb_stays_on_this_machine_unless_told_otherwise(tmp_path, monkeypatch
 def test_every_tracker_has_a_name():
     assert set(TRACKERS) == {"tensorboard", "mlflow", "wandb"}
     assert isinstance(trackers([], Path()), Tracker)
+
+
+def test_who_names_nobody_is_heard_by_nobody():
+    listeners = Listeners()
+    assert listeners.progress("task 1", 1, 2) is None and listeners.saved() is None
+    listeners.tracker.numbers({"loss": 1.0}, 1)

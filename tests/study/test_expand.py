@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from here import GROUP, study_in
 
-from snv.devices import Resources
 from snv.errors import UserError
 from snv.learners import LEARNERS
+from snv.machine.devices import Resources
 from snv.study import expand, load_study
 
 CONFIGS = Path(__file__).parents[2] / "configs"

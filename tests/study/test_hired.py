@@ -8,8 +8,8 @@ import sys
 import pytest
 from here import study_in
 
-from snv.devices import Resources
 from snv.errors import UserError
+from snv.machine.devices import Resources
 from snv.study import LocalWorkers, MirroredWorkers, cores, expand, hired, seats
 
 

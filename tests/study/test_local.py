@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from here import study_in, written
 
-from snv.devices import Resources
+from snv.machine.devices import Resources
 from snv.runs.run import run
 from snv.study import LocalWorkers, Work, bench, cores, expand
 

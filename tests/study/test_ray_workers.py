@@ -14,9 +14,9 @@ pytest.importorskip("ray", reason="needs the extra ray")
 from nodes import is_on, processes, two_nodes
 from searched import small
 
-from snv.devices import Resources
 from snv.errors import Interrupted, UserError
 from snv.files import read_json
+from snv.machine.devices import Resources
 from snv.runs import is_url
 from snv.study import (
     MirroredWorkers,

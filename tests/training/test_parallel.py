@@ -10,11 +10,11 @@ from torch import nn
 from toy import learn, make, toy_stream
 
 from company import of_two
-from snv import ranks
 from snv.files import State
 from snv.learners import LEARNERS
+from snv.machine import ranks
+from snv.machine.ranks import Part
 from snv.networks import build_network
-from snv.ranks import Part
 from snv.training import Setting, TrainSettings
 from snv.training.parallel import differentiate, divided, whole
 

@@ -36,7 +36,7 @@ def examine(data_dir: Path | None) -> tuple[dict[str, Any], list[str]]:
     import torch
 
     from snv.data import cache_dir
-    from snv.devices import resolve_device, resolve_precision
+    from snv.machine import resolve_device, resolve_precision
     from snv.runs import describe
 
     cache = cache_dir()

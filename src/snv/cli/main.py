@@ -37,9 +37,9 @@ def main() -> None:
     except UserError as error:
         _fail(f"error: {error}", 2)
     except Interrupted as stop:
-        from snv.ranks import speaks
+        from snv.machine import ranks
 
-        if not speaks():
+        if not ranks.speaks():
             sys.exit(128 + stop.signum)
         _fail(f"\nStopped; everything so far is in {stop}. Run the same command again to continue.", 128 + stop.signum)
     except KeyboardInterrupt:

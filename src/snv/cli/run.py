@@ -41,10 +41,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as one JSON object.")] = False,
 ) -> None:
     """Learn a stream of tasks with one method. Stopped or killed, the same command continues it."""
-    from snv import ranks
     from snv.cli.output import say, say_json, say_matrix, say_metrics, say_warnings
     from snv.cli.progress import Bar
     from snv.config import load_config
+    from snv.machine import ranks
     from snv.runs import run as run_method
     from snv.runs import trackers
 

@@ -125,4 +125,7 @@ def cost_lines(cost: dict[str, Any]) -> dict[str, str]:
         lines["latency per image"] = ", ".join(f"{ms:.2f} ms at batch {b}" for b, ms in latency.items())
         lines["parameters"] = f"{cost['parameters']:,}"
         lines["on disk"] = f"{cost['bytes_on_disk'] / 2**20:.2f} MiB"
+    if (computed := cost.get("computed")) is not None:
+        numbers, device, cpu, threads = (computed.get(name) for name in ("precision", "device", "cpu", "threads"))
+        lines["computed"] = f"in {numbers} on {device}, {cpu}, threads: {threads}"
     return lines

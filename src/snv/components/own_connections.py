@@ -23,7 +23,7 @@ Importance = Float[Tensor, " own"]
 
 def added_importance(before: Tensor, after: Tensor, gradient: Tensor) -> Importance:
     """|(w_after − w_before) · ∂L/∂w| of one step for each connection, summed over the weights of a kernel."""
-    return ((after - before) * gradient).abs().reshape(len(before), -1).sum(1)
+    return ((after - before) * gradient).abs().reshape(len(before), before.shape[1:].numel()).sum(1)
 
 
 class OwnConnections:

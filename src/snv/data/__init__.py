@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from snv.data import cifar, digits, folder, imagenet, mnist, tiny_imagenet
+from snv.data.archives import BROKEN, read_npz
 from snv.data.arrays import from_arrays
 from snv.data.augment import Preprocess
 from snv.data.folder import list_classes
@@ -18,6 +19,7 @@ from snv.data.task import Half, InMemory, Judged, Source, Split, Task, TaskStrea
 from snv.errors import UserError, unknown
 
 __all__ = [
+    "BROKEN",
     "SOURCES",
     "Half",
     "InMemory",
@@ -39,6 +41,7 @@ __all__ = [
     "is_picture",
     "list_classes",
     "load_source",
+    "read_npz",
     "split_indices",
     "squared",
 ]

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from snv.errors import unknown
-from snv.ranks import Part
+from snv.machine import Part
 from snv.shapes import Images, Pixels
 
 if TYPE_CHECKING:

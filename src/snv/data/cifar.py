@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snv.archives import BROKEN, tar_members
+from snv.data.archives import BROKEN, tar_members
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote

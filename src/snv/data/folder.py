@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from snv.archives import BROKEN, read_npz
+from snv.data.archives import BROKEN, read_npz
 from snv.data.arrays import Arrays, from_arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.images import decode, is_picture

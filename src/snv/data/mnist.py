@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from snv.archives import BROKEN, gunzipped
+from snv.data.archives import BROKEN, gunzipped
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote

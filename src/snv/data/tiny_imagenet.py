@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from snv.archives import BROKEN, TooLargeError, zip_member
+from snv.data.archives import BROKEN, TooLargeError, zip_member
 from snv.data.arrays import Arrays
 from snv.data.cache import Decoding, cached, mark_of
 from snv.data.download import Remote

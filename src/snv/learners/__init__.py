@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from snv import ranks
 from snv.errors import UserError, unknown
 from snv.learners.base import Learner, bytes_beyond_network
 from snv.learners.card import SCENARIOS, Card, method_table
@@ -30,6 +29,7 @@ from snv.learners.snv_paper import SNVPaper, SNVPaperConfig
 from snv.learners.snv_values import estimator_settings, shares_prefixes
 from snv.learners.spacenet import SpaceNet
 from snv.learners.wsn import WSN
+from snv.machine import ranks
 
 LEARNERS: dict[str, type[Learner[Any]]] = {
     "sgd": SGD,

@@ -7,9 +7,9 @@ from functools import partial
 
 import torch
 
-from snv import ranks
 from snv.components import ClassSums
 from snv.data import Split, Task
+from snv.machine import ranks
 from snv.networks import N_IMAGES, Body, OnnxSpace, PatchSpace
 from snv.seeding import generator
 from snv.shapes import Images, Labels

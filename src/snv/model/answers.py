@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from snv.errors import UserError
+from snv.machine import halving
 from snv.model.checked import fitting
 from snv.model.knowledge import Knowledge
 from snv.model.pictures import Progress, as_grey, as_pixels, is_one_image, picture_files, tried
 from snv.shapes import Pixels
-from snv.shortage import halving
 
 BATCH = 64
 """Pictures answered together, so that any number of them needs the same memory."""

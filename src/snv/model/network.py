@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from snv.data import Preprocess
-from snv.devices import resolve_device
 from snv.errors import UserError
+from snv.machine import resolve_device
 from snv.networks import MOST_FEATURES, Body, Network, OnnxSpace, OwnBody, PatchSpace, Pretrained, build_network
 from snv.shapes import Images
 from snv.subnetworks import Common, Specialists, require_cuttable

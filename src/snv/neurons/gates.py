@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv import ranks
+from snv.machine import ranks
 from snv.neurons.find import Layer, Neurons, evaluating, whole_attention
 from snv.neurons.trace import Forward
 from snv.shapes import Gates, Mask

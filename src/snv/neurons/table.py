@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from snv.archives import BROKEN, read_npz
+from snv.data import BROKEN, read_npz
 from snv.errors import UserError
 from snv.files import write_atomic
 from snv.neurons.find import Neurons

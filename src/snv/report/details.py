@@ -43,7 +43,7 @@ def _details(scenario: str, results: Sequence[Result], against: str) -> Table:
     title = f"All metrics in {scenario.upper()}: {title_of(results)}"
     columns = (*METRICS, *costs, Column("seeds", kind="runs"))
     made = with_best(Table(f"details-{scenario}", title, columns, in_groups(rows)))
-    return dataclasses.replace(made, notes=notes_on(made, against))
+    return dataclasses.replace(made, notes=notes_on(made, against, results))
 
 
 def _rows(method: str, scenario: str, variants: Sequence[Variant], references: Sequence[Variant]) -> list[Row]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from snv.learners import LEARNERS
 from snv.report.cells import NOT_DEFINED, Cell, Row, Table
@@ -50,8 +51,22 @@ def difference_cell(ours: Cell, printed: Cell) -> Cell:
     return Cell(ours.value - printed.value, seeds=ours.seeds, runs=ours.runs)
 
 
-def notes_on(table: Table, against: str) -> tuple[str, ...]:
-    """What the marks of a table mean, as far as it has some."""
+def notes_on(table: Table, against: str, results: Sequence[Result]) -> tuple[str, ...]:
+    """What the marks of a table mean, as far as it has some, and in which numbers its runs were trained."""
+    return (*_marks_on(table, against), *_numbers_of(results))
+
+
+def _numbers_of(results: Sequence[Result]) -> Iterator[str]:
+    """The precision of the records that say it, and how many do not: older ones."""
+    said = Counter(result.record.cost.get("computed", {}).get("precision") for result in results)
+    silent = said.pop(None, 0)
+    if said:
+        parts = [f"{number} {name}" for name, number in sorted(said.items())]
+        parts += [f"{silent} older and do not say it" if silent else ""]
+        yield f"Numbers of training, by records: {', '.join(filter(None, parts))}."
+
+
+def _marks_on(table: Table, against: str) -> tuple[str, ...]:
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = "Mean ± standard deviation (n − 1) over the seeds named."
     best = " Bold: the best mean of a group." if any(cell.best for cell in cells) else ""

@@ -109,6 +109,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
         yield f"per image, batch {batch}", f"{ms:.2f} ms"
     if "peak_bytes" in cost:
         yield "peak memory", f"{cost['peak_bytes'] / 2**30:.2f} GiB"
+    if "computed" in cost:
+        yield "computed", ", ".join(f"{name} {value}" for name, value in cost["computed"].items())
     yield from _valuations(result)
     for fault in record.warnings:
         yield "warning", fault["text"]

@@ -72,13 +72,15 @@ COLUMNS = (
 def _table(name: str, title: str, streams: Sequence[Stream], results: Sequence[Result], against: str) -> Table:
     rows: list[Row] = []
     ours: list[str] = []
+    used: list[Result] = []
     for stream in streams:
         mine = [result for result in results if has_stream(result, stream.data, stream.n_tasks)]
         check_one_stream(mine)
         rows += _rows(stream, mine, against)
+        used += mine
         ours += [f"Ours, {stream.data}, {stream.n_tasks} tasks: {description(mine)}."] if mine else []
     made = with_best(Table(name, title, COLUMNS, tuple(rows)))
-    notes = (*notes_on(made, against), *dict.fromkeys(ours), PAPER_RUNS, PAPER_UNITS[streams[0].table])
+    notes = (*notes_on(made, against, used), *dict.fromkeys(ours), PAPER_RUNS, PAPER_UNITS[streams[0].table])
     return dataclasses.replace(made, notes=notes)
 
 

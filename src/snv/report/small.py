@@ -32,7 +32,7 @@ def small(results: Sequence[Result], against: str) -> Table:
     columns = tuple(column for scenario in SCENARIOS for column in _columns(scenario, bool(stream)))
     rows = [row for method in LEARNERS for row in _rows(method, found, against, stream)]
     made = with_best(Table("small", f"All methods: {title_of(results)}", columns, in_groups(rows)))
-    return dataclasses.replace(made, notes=(*notes_on(made, against), *([PAPER] if stream else [])))
+    return dataclasses.replace(made, notes=(*notes_on(made, against, results), *([PAPER] if stream else [])))
 
 
 PAPER = (

@@ -87,6 +87,7 @@ class Cost(TypedDict, total=False):
     bytes_on_disk: Count
     peak_bytes: Count
     peak_of: Word
+    computed: dict[Word, Word | Count]
 
 
 @with_config(AsIs)

@@ -30,7 +30,6 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from snv import ranks
 from snv.errors import InUseError, UserError
 from snv.files import (
     State,
@@ -44,6 +43,7 @@ from snv.files import (
     write_sealed,
     write_text,
 )
+from snv.machine import ranks
 from snv.runs.checked import fitting, require_record
 from snv.runs.record import Record
 

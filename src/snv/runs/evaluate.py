@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from snv import ranks
 from snv.data import Split
 from snv.learners import Learner
+from snv.machine import halving, ranks
 from snv.shapes import Labels, Logits
-from snv.shortage import halving
 from snv.training import Stage
 
 FEW = 5

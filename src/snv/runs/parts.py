@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from snv import ranks
 from snv.errors import ShortOfMemoryError, UserError
 from snv.learners import Learner
+from snv.machine import ranks
 from snv.runs.record import Record
 
 log = logging.getLogger(__name__)

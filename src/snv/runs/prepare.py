@@ -12,13 +12,12 @@ from typing import Any, Unpack
 import torch
 from torch import nn
 
-from snv import ranks
 from snv.config import RunConfig, build, without_retired
 from snv.data import Preprocess, Source, TaskStream, is_permuted, load_source
-from snv.devices import resolve_device, resolve_precision
 from snv.errors import UserError
 from snv.files import load_state
 from snv.learners import Learner, is_own, method_named
+from snv.machine import ranks, resolve_device, resolve_precision
 from snv.networks import Network, build_network, bytes_of, own_body
 from snv.runs.checked import fitting, require_config, require_environment
 from snv.runs.directory import RunDirectory

@@ -9,35 +9,36 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from snv import ranks
 from snv.config import RunConfig, as_begun
 from snv.data import TaskStream
 from snv.errors import DivergedError, Interrupted, ShortOfMemoryError, UserError
 from snv.files import State, digest
 from snv.learners import bytes_beyond_network, require_parallel
+from snv.machine import is_shortage, let_go, ranks, told
 from snv.runs.checked import fitting, require_config, require_environment
-from snv.runs.details import Details
 from snv.runs.directory import RunDirectory, load_record, require_space
-from snv.runs.evaluate import Answers, answers
+from snv.runs.exam import Exam
 from snv.runs.given import Given, given, marks
 from snv.runs.interrupts import Interrupts
-from snv.runs.meter import Meter, latency_ms
+from snv.runs.meter import Meter
 from snv.runs.neurons import FILE
 from snv.runs.parts import note_parts, out_of_memory, parts_after
 from snv.runs.prepare import Prepared, bytes_needed, left_as_found, prepare
 from snv.runs.progress import Progress
 from snv.runs.record import Record
 from snv.runs.same import check_marks, check_same
-from snv.runs.track import Several, Tracker, numbers_in
-from snv.shortage import is_shortage, let_go, told
+from snv.runs.track import Listeners, Several, Tracker, numbers_in
 from snv.training import Fault, Place, Reporter, Training, judged, learn_task, loss_so_far, note_of, said
 
 log = logging.getLogger(__name__)
+
+COMPUTED = ("cpu", "device", "precision", "threads")
+"""Of the environment: what decides the last bits of a result, which a record says."""
 
 
 def run(
@@ -76,18 +77,6 @@ def run(
     with ranks.together():
         listeners = Listeners(progress, tracker or Several(), saved) if ranks.first() else Listeners()
         return _run(config, out, handed, stop_after, pause_after, listeners)
-
-
-def _quiet(*_: object) -> None:
-    """Nobody listens."""
-
-
-class Listeners(NamedTuple):
-    """Who hears of a run; of processes that train together, what follows the first has nothing to say."""
-
-    progress: Progress = _quiet
-    tracker: Tracker = Several()
-    saved: Callable[[], None] = _quiet
 
 
 def _run(
@@ -153,6 +142,7 @@ class _Run:
         self.note = note_of(self.tell)
         self.record = Record.blank(self.config.as_dict(), len(self.stream))
         self.meter = Meter(self.learner.setting.device)
+        self.exam = Exam(self.learner, self.stream, self.record, self.meter, self.tell)
         self.log: list[dict[str, Any]] = []
         self.learner.parts = parts
         self.learner.reporter = Reporter(
@@ -178,7 +168,7 @@ class _Run:
             self.tracker.begin(self.record.config, self._steps)
             with suppress(_Paused), self._noting_divergence():
                 if self.task == 0 and self.place == Place():
-                    self._evaluate_untrained()
+                    self.exam.of_untrained()
                 while self.task < n:
                     self._learn_task()
             if self.task == len(self.stream):
@@ -187,7 +177,8 @@ class _Run:
 
     def _end(self) -> None:
         """After the last task."""
-        self._measure_inference()
+        self.exam.of_speed()
+        self.record.cost["bytes_on_disk"] = self.directory.bytes_on_disk()
         self.record.status = "finished"
         self._export()
         self.tracker.end(numbers_in(self.record.metrics))
@@ -218,7 +209,7 @@ class _Run:
                 self._warn(fault)
         task.close()
         if learner.ready:
-            self._evaluate_row(t)
+            self.exam.of_row(t)
         self.record.tasks_done, self.record.capacity = t + 1, learner.capacity()
         self.record.bytes_kept.append(n_bytes)
         self._note_valuation()
@@ -288,53 +279,6 @@ class _Run:
         if signum:
             raise Interrupted(signum, str(self.directory.path))
 
-    # ---- evaluation
-
-    def _evaluate_untrained(self) -> None:
-        """b_j of forward transfer: the network before any training, on every task."""
-        found = self._answers("evaluate the untrained network", len(self.stream))
-        self.record.untrained[:] = [one.accuracy for one in found]
-
-    def _evaluate_row(self, t: int) -> None:
-        """Row t: all tasks learned so far, and the next one, which forward transfer asks for."""
-        n, what = min(t + 2, len(self.stream)), f"task {t + 1} of {len(self.stream)}"
-        found = self._answers(f"{what}, evaluate", n)
-        self.record.accuracy[t, :n] = [one.accuracy for one in found]
-        self.record.details = Details.of([self.stream.names(j) for j in range(t + 1)], found)
-        if self.config.scenario == "cil":
-            known = self._answers(f"{what}, evaluate with the task known", t + 1, known=True)
-            self.record.known[t, : t + 1] = [one.accuracy for one in known]
-
-    def _answers(self, what: str, n: int, known: bool | None = None) -> list[Answers]:
-        """Of the first ``n`` tasks."""
-        with self.meter.phase("evaluate"):
-            return [self._answers_of(j, known, lambda share, j=j: self.tell(what, j + share, n)) for j in range(n)]  # type: ignore[misc]
-
-    def _answers_of(self, j: int, known: bool | None, tell: Callable[[float], None]) -> Answers:
-        return answers(self.learner, self.stream.test(j), self.stream.blocks[j], known, tell)
-
-    @torch.inference_mode()
-    def _measure_inference(self) -> None:
-        """Latency at batch 1 and 64, parameters, bytes on disk: no cost of the run, so none of it is counted."""
-        self.learner.reporter = Reporter()
-        block = self.stream.blocks[-1] if self.config.scenario == "til" else None
-        image = next(self.learner.setting.prepared(self.stream.test(0), torch.tensor([0])))[0][0]
-        latencies = ranks.told(lambda: {b: ms for b in (1, 64) if (ms := self._latency(image, block, b)) is not None})
-        self.record.cost = {
-            "latency_ms": {str(batch): ms for batch, ms in latencies().items()},
-            "parameters": sum(p.numel() for p in self.learner.network.parameters()),
-            "bytes_on_disk": self.directory.bytes_on_disk(),
-        }
-
-    def _latency(self, image: Tensor, block: range | None, batch: int) -> float | None:
-        """None of a batch that is too large for the memory there is."""
-        try:
-            return latency_ms(lambda x: self.learner.logits(x, block), image, batch)
-        except Exception as error:
-            if not is_shortage(error):
-                raise
-            return None
-
     # ---- what is kept
 
     def _state(self, training: State | None = None) -> State:
@@ -378,7 +322,8 @@ class _Run:
     def _export(self) -> None:
         """The copies for people, and the clock."""
         self.saved_at = time.monotonic()
-        self.record.cost = self.record.cost | self.meter.measured() | {"macs": self._macs()}
+        computed = {name: self.environment[name] for name in COMPUTED if name in self.environment}
+        self.record.cost = self.record.cost | self.meter.measured() | {"macs": self._macs(), "computed": computed}
         if self.ranks:
             self.record.cost["ranks"] = list(self.ranks)
         if self.valuing:

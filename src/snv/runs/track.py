@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from snv.config import flat
 from snv.errors import UserError, unknown
+from snv.runs.progress import Progress
 
 
 @runtime_checkable
@@ -180,3 +181,15 @@ def _required(name: str, module: str) -> ModuleType:
 def _mark(directory: Path) -> str:
     """What tells a run directory of this machine from any other."""
     return hashlib.blake2b(str(directory.resolve()).encode(), digest_size=8).hexdigest()
+
+
+def _unheard(*_: object) -> None:
+    """Nobody listens."""
+
+
+class Listeners(NamedTuple):
+    """Who hears of a run; of processes that train together, what follows the first has nothing to say."""
+
+    progress: Progress = _unheard
+    tracker: Tracker = Several()
+    saved: Callable[[], None] = _unheard

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from snv import ranks
 from snv.errors import UserError
+from snv.machine import ranks
 from snv.seeding import derived_seed, generator
 from snv.shapley.budget import Settings, require, rows_of_draw, share_of_data
 from snv.shapley.game import Game

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from snv.errors import UserError
+from snv.machine import joined, load_ray
 from snv.shapley.game import Game
 from snv.shapley.processes import EACH, none_left
 from snv.shapley.questions import Answer, Question, answer
-from snv.surroundings import joined, load_ray
 
 
 class Holder:
@@ -26,7 +26,7 @@ class Holder:
 
 
 class RayCrew:
-    """``n`` actors with a core for each thread, of the cluster at ``address``: see `snv.surroundings.joined`."""
+    """``n`` actors with a core for each thread, of the cluster at ``address``: see `snv.machine.joined`."""
 
     def __init__(self, game: Game, n: int, address: str, threads: int = 1) -> None:
         self._ending = ExitStack()

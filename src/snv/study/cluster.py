@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from snv.devices import Resources
 from snv.errors import UserError
+from snv.machine import Resources, joined
 from snv.study.node import Origin, look_around, unseen, versions
-from snv.surroundings import joined
 
 ANSWER = 300.0
 """Seconds a node may take to load PyTorch and say what it sees."""
 
 
 class Cluster:
-    """Connected while it is used as a context: see `snv.surroundings.joined`."""
+    """Connected while it is used as a context: see `snv.machine.joined`."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -11,10 +11,9 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from snv.devices import Resources
 from snv.errors import Interrupted
+from snv.machine import Resources, with_environment
 from snv.study.workers import News, Work, carry_out
-from snv.surroundings import with_environment
 
 GRACE = 30.0
 """Seconds a process may take to save what it has."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from snv.data import TaskStream
-from snv.devices import Resources
 from snv.errors import UserError
+from snv.machine import Resources
 from snv.runs import Mirror, RunDirectory, but_checkpoints, keep_result, load_record, make_directory
 from snv.study.cluster import Cluster
 from snv.study.local import GRACE

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from snv.data import Task
 from snv.errors import DivergedError
+from snv.machine import halving
 from snv.shapes import Images, Indices, Labels, Logits
-from snv.shortage import halving
 from snv.training.setting import Setting
 from snv.training.settings import TrainSettings
 from snv.training.stage import Stage

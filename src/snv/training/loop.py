@@ -17,14 +17,13 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from snv import ranks
 from snv.data import Task
 from snv.errors import ShortOfMemoryError
 from snv.files import State, cloned
+from snv.machine import halving, is_shortage, ranks, told
 from snv.networks import Network
 from snv.seeding import derived_seed, generator
 from snv.shapes import Images, Indices, Labels
-from snv.shortage import halving, is_shortage, told
 from snv.training.faults import EVERY, SLOWER, WentWrong, check_loss, check_outcome, diverged, rate_lowered, still_head
 from snv.training.parallel import differentiate, divided
 from snv.training.reporter import Reporter

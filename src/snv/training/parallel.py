@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from snv import ranks
-from snv.ranks import Part
+from snv.machine import Part, ranks
 
 
 class _Step:

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import torch
 
-from snv import ranks
 from snv.data import Preprocess, Split
+from snv.machine import Part, ranks
 from snv.networks import Network
-from snv.ranks import Part
 from snv.shapes import Images, Indices, Labels, Pixels
 from snv.training.settings import TrainSettings
 from snv.valuation import OfSplit

@@ -26,7 +26,7 @@ class TrainSettings:
     smoothing: float = 0.0  # share of a training label that is spread over all classes; validation has none
     clip_norm: float | None = None  # largest gradient norm of a step
     augment: bool = True  # the data set's own augmentation: crops and flips for photographs, none for digits
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies it natively
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 on GPUs that multiply it natively
     channels_last: bool = True  # 1.3 times the speed of convolutions on CPUs, more on GPUs
 
     def __post_init__(self) -> None:

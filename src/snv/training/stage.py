@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from snv.data import Split
-from snv.ranks import Part
+from snv.machine import Part
 from snv.seeding import generator
 from snv.shapes import Images, Indices, Labels, Logits, Pixels
 from snv.training.losses import cross_entropies

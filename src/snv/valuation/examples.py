@@ -121,6 +121,20 @@ class OfDataset:
             )
 
 
+class LaidOut:
+    """Examples as tensors of one memory layout."""
+
+    def __init__(self, examples: Examples, layout: torch.memory_format) -> None:
+        self.examples, self.layout = examples, layout
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
+        for images in self.examples.batches(order) if order else ():
+            yield images.contiguous(memory_format=self.layout)
+
+
 class Remembered:
     """Examples of which the rows asked for last stay at hand, if they fit into `ROOM` bytes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -12,16 +12,16 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
-from snv import ranks
+from snv.machine import halving, ranks
 from snv.neurons import Forward, Means, Neurons, evaluating, find_neurons, mean_responses_to, silent_responses
 from snv.seeding import generator
 from snv.shapes import Gates, Indices, Mask
 from snv.shapley import Coalitions, Game, Payoffs
-from snv.shortage import halving
-from snv.valuation.examples import Examples, as_examples, in_batches
-from snv.valuation.hooked import Hooked, gated_logits, n_bytes
+from snv.valuation.examples import Examples, LaidOut, as_examples, in_batches
+from snv.valuation.hooked import Hooked
 from snv.valuation.payoffs import Payoff, Terms, make_payoff
 from snv.valuation.prefix import Plan, Replay, Untraceable, traced
+from snv.valuation.slopes import Slopes
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,6 @@ MEMORY = {"cpu": 2**28}  # bytes; on a processor, tensors that outgrow the cache
 ELSEWHERE = 2**30
 LEAST = 2**14  # less is not tried where memory runs out
 BLOCK = 512  # coalitions laid out at once
-SUMMED = 1024  # parts of a gradient that are added up together
 
 
 class NeuronGame(Game):
@@ -75,18 +74,20 @@ class NeuronGame(Game):
         self.neurons = neurons or find_neurons(model, few, forward=forward)
         self.n = self.neurons.n
         with self._at_rest(), torch.inference_mode():
-            self._layout = _fastest_layout(self.forward, self.neurons, few)
+            layout = _fastest_layout(self.forward, self.neurons, few)
+        self._inputs = LaidOut(self.examples, layout)
         if means is None:
-            batches = self._batches(in_batches(self.n_examples)[ranks.rank() :: ranks.size()])
+            batches = self._inputs.batches(in_batches(self.n_examples)[ranks.rank() :: ranks.size()])
             means = mean_responses_to(model, self.neurons, batches, forward)
         self.means = silent_responses(self.neurons, means) if silent else means
         with self._at_rest(), torch.inference_mode():
-            few = few.contiguous(memory_format=self._layout)
+            few = few.contiguous(memory_format=layout)
             logits = self.forward(few)
             _check_independence(logits, torch.cat([self.forward(image[None]) for image in few]))
             self.payoff = make_payoff(payoff, logits, labels[: len(few)], groups)
             self._engine = self._choose_engine(few, share_prefixes)
         self.samples_examples = self.payoff.samples_examples
+        self._slopes = Slopes(model, self.forward, self.neurons, self.means, self.payoff, labels, self._inputs)
 
     def __reduce__(self) -> tuple[Callable[..., NeuronGame], tuple[Any, ...]]:
         """On its way to another process: what it is made of, to be made there with the same means."""
@@ -159,61 +160,10 @@ class NeuronGame(Game):
     def gradient(self, gates: Gates, rows: Indices | None = None) -> tuple[Float64[Tensor, "p n"], Payoffs]:
         """∂v/∂m and v at each row of ``gates``; accuracy is continued by the probability of the true class."""
         rows = torch.arange(self.n_examples) if rows is None else rows
-        found, self.memory = halving(partial(self._differentiated, gates, rows), self.memory, LEAST)
+        with self._at_rest():
+            found, self.memory = halving(partial(self._slopes.at, gates, rows), self.memory, LEAST)
         self.evaluations += 3 * len(gates) * len(rows) / self.n_examples
         return found
-
-    def _differentiated(self, gates: Gates, rows: Indices, memory: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """The same within so much memory."""
-        room = max(1, memory // self._bytes_to_differentiate)
-        together = max(1, room // len(rows)) if self.neurons.batchable else 1
-        slopes, values = [], []
-        with self._at_rest(), _frozen(self.model):
-            for part in torch.split(gates, together):
-                slope, value = self._slopes(part, rows, max(1, room // len(part)))
-                slopes.append(slope)
-                values.append(value)
-        return torch.cat(slopes), torch.cat(values)
-
-    def _slopes(self, gates: Gates, rows: Indices, at_once: int) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """The same for as many coalitions as fit, ``at_once`` rows at a time: one part's graph is alive at once."""
-        leaves = [part.to(self.means).clone().requires_grad_() for _, part in self.neurons.by_layer(gates)]
-        chunks = torch.split(rows, at_once)
-        if len(chunks) > 1 and not self.samples_examples:
-            return self._slopes_of_whole(leaves, rows, chunks)
-        slopes, values = torch.zeros(gates.shape, dtype=torch.float64), torch.zeros(len(gates), dtype=torch.float64)
-        for first in range(0, len(chunks), SUMMED):
-            some = chunks[first : first + SUMMED]
-            parts = [
-                self._slopes_of_part(leaves, images, chunk)
-                for images, chunk in zip(self._batches(some), some, strict=True)
-            ]
-            shares = torch.tensor([len(chunk) / len(rows) for chunk in some], dtype=torch.float64)
-            slope, value = (torch.stack(part) for part in zip(*parts, strict=True))
-            slopes, values = slopes + torch.tensordot(shares, slope, 1), values + shares @ value
-        return slopes, values
-
-    def _slopes_of_part(
-        self, leaves: list[Tensor], images: Tensor, rows: Indices
-    ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """∂v/∂m and v on some rows, for payoffs that are means over rows."""
-        values = self.payoff.smooth(self._gated_logits(leaves, images), self.labels[rows], rows)
-        slopes = torch.autograd.grad(values.sum(), leaves, materialize_grads=True)
-        return torch.cat(slopes, dim=1).double().cpu(), values.detach().double().cpu()
-
-    def _slopes_of_whole(
-        self, leaves: list[Tensor], rows: Indices, chunks: Sequence[Indices]
-    ) -> tuple[Float64[Tensor, "p n"], Payoffs]:
-        """For any other payoff: v's slope in all logits first, then pulled back chunk by chunk."""
-        with torch.no_grad():
-            logits = torch.cat([self._gated_logits(leaves, images) for images in self._batches(chunks)], dim=1)
-        values = self.payoff.smooth(logits.requires_grad_(), self.labels[rows], rows)
-        pull = torch.autograd.grad(values.sum(), logits)[0]
-        slopes = torch.zeros(len(leaves[0]), self.n, dtype=torch.float64)
-        for images, slope in zip(self._batches(chunks), torch.split(pull, len(chunks[0]), dim=1), strict=True):
-            part = torch.autograd.grad(self._gated_logits(leaves, images), leaves, slope, materialize_grads=True)
-            slopes += torch.cat(part, dim=1).double().cpu()
-        return slopes, values.detach().double().cpu()
 
     def _evaluated(self, gates: Gates, rows: Indices, memory: int) -> tuple[Plan, Tensor]:
         """As many of these coalitions as share a forward pass within so much memory, and V of each."""
@@ -226,19 +176,11 @@ class NeuronGame(Game):
         mine = chunks[ranks.rank() :: ranks.size()]
         parts = [
             self.payoff.parts(self._engine.logits(images, plan, self.means), self.labels[chunk])
-            for images, chunk in zip(self._batches(mine), mine, strict=True)
+            for images, chunk in zip(self._inputs.batches(mine), mine, strict=True)
         ]
         if ranks.size() > 1:
             parts = [part.to(self.labels.device) for part in ranks.interleaved([part.cpu() for part in parts])]
         return self.payoff.total(torch.cat(parts, dim=1), self.labels[rows], rows).cpu()
-
-    def _gated_logits(self, leaves: list[Tensor], images: Tensor) -> Float[Tensor, "p b k"]:
-        return gated_logits(self.forward, self.neurons, leaves, self.means, images)
-
-    def _batches(self, order: Sequence[Indices]) -> Iterator[Tensor]:
-        """The inputs of each vector of rows, as the network takes them fastest."""
-        for images in self.examples.batches(order) if order else ():
-            yield images.contiguous(memory_format=self._layout)
 
     @contextmanager
     def _at_rest(self) -> Iterator[None]:
@@ -276,23 +218,6 @@ class NeuronGame(Game):
         )
         return hooked
 
-    @cached_property
-    def _bytes_to_differentiate(self) -> int:
-        """What a backward pass keeps of one example, or the example itself, if that is larger."""
-        sizes: dict[int, int] = {}
-
-        def keep(tensor: Tensor) -> Tensor:
-            sizes[tensor.data_ptr()] = n_bytes(tensor)
-            return tensor
-
-        weights = {p.data_ptr() for p in [*self.model.parameters(), *self.model.buffers()]}
-        leaves = [torch.ones(1, layer.n).to(self.means).requires_grad_() for layer in self.neurons.layers]
-        hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-        one = next(self._batches([torch.zeros(1, dtype=torch.long)]))
-        with self._at_rest(), _frozen(self.model), hooks:
-            self._gated_logits(leaves, one)
-        return max(n_bytes(one), sum(size for place, size in sizes.items() if place not in weights))
-
 
 class Engine(Protocol):
     """Logits of several coalitions at once."""
@@ -324,16 +249,3 @@ def _check_independence(together: Tensor, alone: Tensor) -> None:
 
 def _close(ours: Tensor, truth: Tensor) -> bool:
     return torch.allclose(ours, truth, rtol=1e-3, atol=1e-4 * float(truth.abs().amax()))
-
-
-@contextmanager
-def _frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter needs a gradient inside the block."""
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    try:
-        for parameter, _ in before:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for parameter, needed in before:
-            parameter.requires_grad_(needed)

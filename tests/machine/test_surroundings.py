@@ -10,7 +10,7 @@ import time
 import pytest
 
 from snv.errors import UserError
-from snv.surroundings import joined, with_environment
+from snv.machine.surroundings import joined, with_environment
 
 
 def test_variables_are_there_in_the_block_only(monkeypatch):

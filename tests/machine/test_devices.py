@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from snv import devices
-from snv.devices import Resources, resolve_device, resolve_precision
 from snv.errors import UserError
+from snv.machine.devices import Resources, resolve_device, resolve_precision
 
 
 @pytest.mark.parametrize("wanted", ["cuda:99", "abacus"])
@@ -22,11 +21,12 @@ def test_auto_takes_a_gpu_if_there_is_one(monkeypatch):
         assert resolve_device("auto") == torch.device(expected)
 
 
-def test_half_the_digits_only_where_the_processor_multiplies_them(monkeypatch):
+def test_a_cpu_computes_in_fp32_whatever_it_could_do_and_a_gpu_in_bf16_where_it_is_native(monkeypatch):
+    assert resolve_precision("auto", torch.device("cpu")) == "fp32"
+    assert resolve_precision("bf16", torch.device("cpu")) == "bf16"
     for native, expected in ((True, "bf16"), (False, "fp32")):
-        monkeypatch.setattr(devices, "cpu_multiplies_bf16", lambda native=native: native)
-        assert resolve_precision("auto", torch.device("cpu")) == expected
-    assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda native=native, **_: native)
+        assert resolve_precision("auto", torch.device("cuda")) == expected
 
 
 def test_resources_are_read_as_they_are_written():
@@ -49,7 +49,7 @@ def test_resources_that_no_machine_gives_are_refused(wrong, told):
 
 def test_each_of_several_processes_takes_the_gpu_of_its_own_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("snv.ranks.size", lambda: 4)
+    monkeypatch.setattr("snv.machine.ranks.size", lambda: 4)
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert resolve_device("auto") == torch.device("cuda:3")
     assert resolve_device("cpu") == torch.device("cpu")

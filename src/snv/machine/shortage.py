@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from snv import ranks
+from snv.machine import ranks
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hostile import Touch
-from snv.archives import BROKEN, TooLargeError, gunzipped, read_npz, tar_members, zip_member
+from snv.data.archives import BROKEN, TooLargeError, gunzipped, read_npz, tar_members, zip_member
 
 ZEROS = bytes(2**20)
 
@@ -100,7 +100,7 @@ def test_a_zip_member_is_no_larger_than_it_may_be_whatever_it_declares(tmp_path,
 
 
 def test_arrays_that_would_unpack_to_far_more_than_the_file_has_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("snv.archives.MODEST", 2**20)
+    monkeypatch.setattr("snv.data.archives.MODEST", 2**20)
     np.savez_compressed(tmp_path / "x.npz", images=np.zeros((100, 200, 200, 3), np.uint8), labels=np.zeros(100))
     with pytest.raises(TooLargeError, match=r"would unpack to 12,00.,... bytes"):
         read_npz(tmp_path / "x.npz", ("images", "labels"))

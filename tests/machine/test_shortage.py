@@ -8,11 +8,11 @@ import sys
 import pytest
 import torch
 
-from snv.shortage import halving, is_shortage
+from snv.machine.shortage import halving, is_shortage
 
 REAL = """
 import resource, torch
-from snv.shortage import is_shortage
+from snv.machine.shortage import is_shortage
 resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))
 for make in (lambda: torch.zeros(2**34), lambda: bytes(2**34)):
     try:

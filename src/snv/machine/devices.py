@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
-from snv import ranks
 from snv.errors import UserError
+from snv.machine import ranks
 
 
 def resolve_device(wanted: str) -> torch.device:
@@ -40,18 +39,10 @@ def _own_gpu(wanted: str) -> str:
 
 
 def resolve_precision(wanted: str, device: torch.device) -> str:
-    """bf16 only where the hardware multiplies it natively: elsewhere it is half as fast as fp32."""
+    """bf16 only on GPUs that multiply it natively: a run on a CPU computes alike whatever the processor can do."""
     if wanted != "auto":
         return wanted
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if device.type == "cpu" and cpu_multiplies_bf16() else "fp32"
-
-
-def cpu_multiplies_bf16() -> bool:
-    flags = Path("/proc/cpuinfo")
-    text = flags.read_text() if flags.exists() else ""
-    return "amx_bf16" in text or "avx512_bf16" in text
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
 
 
 UNITS = {"": 1, "B": 1} | {

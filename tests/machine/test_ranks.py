@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from company import of_two
-from snv import ranks
 from snv.errors import UserError
-from snv.ranks import LostError
+from snv.machine import ranks
+from snv.machine.ranks import LostError
 
 
 def rows_of(rank: int, n: int) -> object:
