@@ -33,7 +33,7 @@ SMALLEST = 20
 """Patches of a cluster: the mean of fewer would say too much of them, so a random direction takes its place."""
 EXACT_CHANNELS = 16
 """Of maps in channels-last memory: multiples of it fill the vectors of every processor; no channel is rounded alone."""
-CHUNK = 16
+CHUNK = 8
 """Images at a time: what their maps take fits into a processor's cache, which makes this several times faster."""
 
 
