@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -23,6 +25,24 @@ from snv.files import (
     write_atomic,
     write_json,
 )
+
+
+def test_reading_a_small_file_takes_no_more_memory_than_it_has(tmp_path):
+    (tmp_path / "small").write_bytes(b"few")
+    tracemalloc.start()
+    try:
+        assert read_bytes(tmp_path / "small") == b"few"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_whole_or_refused(tmp_path, monkeypatch):
+    (tmp_path / "grown").write_bytes(b"0123456789")
+    monkeypatch.setattr(os, "fstat", lambda _: SimpleNamespace(st_size=4))
+    assert read_bytes(tmp_path / "grown") == b"0123456789"
+    with pytest.raises(UserError, match="more than 9 bytes"):
+        read_bytes(tmp_path / "grown", 9)
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):

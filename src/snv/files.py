@@ -85,7 +85,10 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is not an ordinary file, so it is not read. Remove it, or name another.")
     with path.open("rb") as file:
-        data = file.read(most + 1)
+        size = min(os.fstat(file.fileno()).st_size, most)
+        data = file.read(size + 1)  # no more: as many bytes are taken from memory before the first is read
+        if len(data) > size:  # it grew meanwhile
+            data += file.read(most + 1 - len(data))
     if len(data) > most:
         raise UserError(f"{path} has more than {most:,} bytes, which is more than such a file needs. Name another.")
     return data

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from quick_run import QUICK
+from snv.cli.show import cost_lines
 from snv.files import read_json
 
 
@@ -55,6 +56,14 @@ def test_a_record_of_the_version_before_is_shown(cli, tmp_path):
     assert told.code == 0, told.err
     assert "kept beyond" not in told.out and "computed" not in told.out
     assert "(of the process, with all it did before)" in told.out
+
+
+def test_a_cost_that_says_only_some_things_is_shown_as_far_as_it_goes():
+    whole = {"latency_ms": {"1": 2.0}, "parameters": 1000, "bytes_on_disk": 2**20, "seconds": {"train": 1.0}}
+    assert {"latency per image", "parameters", "on disk"} <= cost_lines(whole).keys()
+    for name, line in (("latency_ms", "latency per image"), ("parameters", "parameters"), ("bytes_on_disk", "on disk")):
+        lines = cost_lines({key: value for key, value in whole.items() if key != name})
+        assert line not in lines and len(lines) == len(cost_lines(whole)) - 1
 
 
 def test_a_run_of_SNV_shows_what_its_valuations_said_of_themselves(cli, tmp_path):

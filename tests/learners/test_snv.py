@@ -28,7 +28,7 @@ def overwrite_all_but(learner, t: int) -> None:
         for s, head in enumerate(learner.network.heads):
             if s != t:
                 head.weight.normal_(generator=rng)
-    learner.specialists._cut_out.clear()
+    learner.specialists.copies.clear()
 
 
 @pytest.mark.parametrize("bias", [-0.0, 0.0, 0.25])
@@ -53,6 +53,16 @@ def test_in_TIL_old_tasks_keep_their_accuracy_to_the_last_digit():
         learn(learner, stream, t)
         rows.append([accuracy(learner, stream.test(j), stream.blocks[j]) for j in range(t + 1)])
     assert rows[2][:2] == [rows[0][0], rows[1][1]]
+
+
+def test_while_a_task_is_learned_no_copy_of_an_earlier_subnetwork_takes_memory():
+    stream = toy_stream()
+    learner = make("snv", "til", stream, capacity=0.3)
+    learn(learner, stream, 0)
+    accuracy(learner, stream.test(0), stream.blocks[0])
+    assert len(learner.specialists.copies) > 0
+    learner.begin_task(stream.task(1))
+    assert len(learner.specialists.copies) == 0
 
 
 def test_logits_of_old_tasks_are_bit_identical_after_later_tasks():

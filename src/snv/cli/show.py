@@ -123,7 +123,9 @@ def cost_lines(cost: dict[str, Any]) -> dict[str, str]:
     if "latency_ms" in cost:
         latency = cost["latency_ms"]
         lines["latency per image"] = ", ".join(f"{ms:.2f} ms at batch {b}" for b, ms in latency.items())
+    if "parameters" in cost:
         lines["parameters"] = f"{cost['parameters']:,}"
+    if "bytes_on_disk" in cost:
         lines["on disk"] = f"{cost['bytes_on_disk'] / 2**20:.2f} MiB"
     if (computed := cost.get("computed")) is not None:
         numbers, device, cpu, threads = (computed.get(name) for name in ("precision", "device", "cpu", "threads"))

@@ -86,6 +86,7 @@ class SNV(Learner[SNVConfig]):
         """Say what the task will get before it starts, then hold still what earlier ones read."""
         announce(self.specialists, self.config, len(self.blocks) + 1, self.setting.n_tasks)
         super().begin_task(task)
+        self.specialists.copies.clear()
         self.carried = CarriedValues(self.neurons.n)
         self.frozen = hold_dense(self.specialists)
 

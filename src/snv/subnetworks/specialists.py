@@ -25,6 +25,7 @@ from snv.subnetworks.certificate import (
     probe_logits,
 )
 from snv.subnetworks.common import Batches, Common
+from snv.subnetworks.copies import Copies
 from snv.subnetworks.cutting import Compact, compact
 from snv.subnetworks.folding import folded
 from snv.subnetworks.reads import Read, reads
@@ -68,8 +69,7 @@ class Specialists:
         self.statistics: list[Statistics] = []  # for telling tasks apart, if that is asked for
         self.common = common
         self._phase = phase
-        self._cut_out: dict[int, Compact] = {}
-        self._folded: dict[int, Compact] = {}
+        self.copies = Copies()
         self._reads: dict[bytes, list[Read]] = {}
 
     # ---- what is frozen
@@ -102,11 +102,12 @@ class Specialists:
 
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
-        if t not in self._cut_out:
+
+        def cut_out() -> Compact:
             with self._phase("cut"), torch.inference_mode(False), torch.no_grad():
-                small, _ = compact(*self._parts(t), self.shape)
-            self._cut_out[t] = small.eval()
-        return self._cut_out[t]
+                return compact(*self._parts(t), self.shape)[0].eval()
+
+        return self.copies.of("cut out", t, cut_out)
 
     def answer(self, images: Images, t: int) -> tuple[Features, Logits]:
         """Of task t: its features and the logits of its classes."""
@@ -129,12 +130,15 @@ class Specialists:
 
     def _ask(self, images: Images, t: int) -> Logits:
         """What task t's specialist says, by a copy of it with fewer operations, since many are asked."""
+
+        def quick() -> Compact:
+            with torch.inference_mode(False):
+                small = folded(self.specialist(t))
+                pack(small, images.clone())
+            return small
+
         with self._phase("ask"):
-            if t not in self._folded:
-                with torch.inference_mode(False):
-                    self._folded[t] = folded(self.specialist(t))
-                    pack(self._folded[t], images.clone())
-            logits: Logits = self._folded[t](images)
+            logits: Logits = self.copies.of("folded", t, quick)(images)
             return logits
 
     def _common_of(self, t: int) -> Common | None:
@@ -146,8 +150,7 @@ class Specialists:
     def adopt(self, subnetwork: Subnetwork, seed: int) -> None:
         """From now on the newest head's task has this subnetwork: frozen, certified, and no earlier task changed."""
         self.subnetworks.append(subnetwork)
-        self._cut_out.clear()
-        self._folded.clear()
+        self.copies.clear()
         self.certificates.append(self.certify(len(self.subnetworks) - 1, seed))
         self.verify()
 
@@ -178,8 +181,7 @@ class Specialists:
             del later.means[t]
         self.certificates[t:] = [later.without_specialist(t) for later in self.certificates[t:]]
         _renew_norm(self.body, self.neurons, self.subnetworks[-1] if self.subnetworks else None)
-        self._cut_out.clear()
-        self._folded.clear()
+        self.copies.clear()
 
     # ---- proof
 
@@ -229,8 +231,7 @@ class Specialists:
         self.statistics = [Statistics.from_state(stored, self.device) for stored in state["statistics"]]
         if self.common is not None:
             self.common.load(state["common"], self.device)
-        self._cut_out.clear()
-        self._folded.clear()
+        self.copies.clear()
 
 
 def responses(specialists: Specialists, batches: Iterable[Images]) -> tuple[list[Tensor], Logits]:
