@@ -31,9 +31,23 @@ def test_a_copy_is_made_once_by_kind_and_task_until_all_are_let_go():
     assert len(copies) == 0 and copies.of("cut out", 0, make) is made[3]
 
 
-@pytest.mark.parametrize("room", [0, 1, 2, 3])
-def test_together_they_never_take_more_than_the_room_there_is(room):
-    copies = Copies(room * bytes_of(a_copy()))
-    for t in range(5):
-        assert copies.of("cut out", t, a_copy) is not None
-        assert len(copies) == min(t + 1, room)
+@pytest.mark.parametrize(("most", "room"), [(3, 100), (100, 3)])
+def test_without_room_the_newest_goes_so_that_most_are_found_by_whoever_asks_all_in_turn(most, room):
+    copies, made = Copies(most, room * bytes_of(a_copy())), []
+
+    def asked(t: int) -> Compact:
+        return copies.of("cut out", t, lambda: made.append(t) or a_copy())
+
+    for _ in range(2):
+        for t in range(5):
+            assert asked(t) is asked(t)  # whoever is asked again is there
+            assert len(copies) == min(max(made) + 1, 3)
+    assert made == [0, 1, 2, 3, 4, 2, 3, 4]
+
+
+def test_a_copy_larger_than_the_room_is_kept_alone():
+    copies = Copies(room=1)
+    first = copies.of("cut out", 0, a_copy)
+    assert copies.of("cut out", 0, a_copy) is first
+    copies.of("cut out", 1, a_copy)
+    assert len(copies) == 1 and copies.of("cut out", 0, a_copy) is not first

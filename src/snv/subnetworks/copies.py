@@ -7,15 +7,18 @@ from collections.abc import Callable
 from snv.networks import bytes_of
 from snv.subnetworks.cutting import Compact
 
-ROOM = 2**30
-"""Bytes of all copies together: each is its part of the network once more. Those beyond are made anew each time."""
+MOST, ROOM = 64, 2**30
+"""Copies that are remembered at most, and bytes of all together: each is its part of the network once more."""
 
 
 class Copies:
-    """By kind and task. They follow from the network, so any may be let go at any time."""
+    """By kind and task. They follow from the network, so any may be let go at any time.
 
-    def __init__(self, room: int = ROOM) -> None:
-        self.room = room
+    Where there is no more room the newest goes, not the oldest: who asks all tasks in turn finds most of them again.
+    """
+
+    def __init__(self, most: int = MOST, room: int = ROOM) -> None:
+        self.most, self.room = most, room
         self._kept: dict[tuple[str, int], Compact] = {}
 
     def __len__(self) -> int:
@@ -26,10 +29,14 @@ class Copies:
         copy = self._kept.get((kind, t))
         if copy is None:
             copy = make()
-            if sum(map(bytes_of, (copy, *self._kept.values()))) <= self.room:
-                self._kept[kind, t] = copy
+            while self._kept and not self._has_room_for(copy):
+                self._kept.popitem()
+            self._kept[kind, t] = copy
         return copy
 
+    def _has_room_for(self, copy: Compact) -> bool:
+        return len(self) < self.most and sum(map(bytes_of, (copy, *self._kept.values()))) <= self.room
+
     def clear(self) -> None:
-        """Before the network changes; or while nobody asks, since they take memory, more with every task."""
+        """Before the network changes; or while nobody asks."""
         self._kept.clear()

@@ -102,12 +102,7 @@ class Specialists:
 
     def specialist(self, t: int) -> Compact:
         """Task t's subnetwork, cut out of the dense network as it is now."""
-
-        def cut_out() -> Compact:
-            with self._phase("cut"), torch.inference_mode(False), torch.no_grad():
-                return compact(*self._parts(t), self.shape)[0].eval()
-
-        return self.copies.of("cut out", t, cut_out)
+        return self.copies.of("cut out", t, lambda: _cut_out(self, t))
 
     def answer(self, images: Images, t: int) -> tuple[Features, Logits]:
         """Of task t: its features and the logits of its classes."""
@@ -133,7 +128,7 @@ class Specialists:
 
         def quick() -> Compact:
             with torch.inference_mode(False):
-                small = folded(self.specialist(t))
+                small = folded(_cut_out(self, t))
                 pack(small, images.clone())
             return small
 
@@ -284,6 +279,11 @@ def union(neurons: Neurons, subnetworks: Iterable[Subnetwork]) -> Mask:
     for subnetwork in subnetworks:
         members |= subnetwork.mask
     return members
+
+
+def _cut_out(specialists: Specialists, t: int) -> Compact:
+    with specialists._phase("cut"), torch.inference_mode(False), torch.no_grad():
+        return compact(*specialists._parts(t), specialists.shape)[0].eval()
 
 
 def _evidence(specialists: Specialists, t: int) -> tuple[str, ...]:
