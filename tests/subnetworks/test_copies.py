@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from toy import learn, make, toy_stream
 
 from snv.networks import bytes_of
+from snv.neurons.sources import KEPT
 from snv.subnetworks.copies import Copies
 from snv.subnetworks.cutting import Compact
 
@@ -51,3 +53,16 @@ def test_a_copy_larger_than_the_room_is_kept_alone():
     assert copies.of("cut out", 0, a_copy) is first
     copies.of("cut out", 1, a_copy)
     assert len(copies) == 1 and copies.of("cut out", 0, a_copy) is not first
+
+
+def test_cutting_out_and_folding_leave_no_source_text_behind():
+    stream = toy_stream()
+    learner = make("snv", "cil", stream, capacity=0.3)
+    learn(learner, stream, 0)
+    images, before = torch.zeros(2, *learner.setting.preprocess.shape), len(KEPT)
+    for _ in range(3):
+        learner.specialists.copies.clear()
+        learner.specialists._ask(images, 0)
+        learner.specialists.answer(images, 0)
+    assert len(learner.specialists.copies) == 2
+    assert len(KEPT) == before

@@ -7,6 +7,7 @@ from snv.neurons.find import Neurons, Owned, evaluating, find_neurons
 from snv.neurons.gates import Means, ablated, gate_output, gated, mean_of_responses, mean_responses_to
 from snv.neurons.graph import call_settings, graph_of, operation_name, over_positions, told_to_train
 from snv.neurons.silence import silent_responses
+from snv.neurons.sources import as_module, sources_let_go
 from snv.neurons.table import NeuronTable
 from snv.neurons.trace import Forward
 from snv.neurons.wiring import Connections, Units, n_weights_outside, no_entries, own_weights, units_of
@@ -21,6 +22,7 @@ __all__ = [
     "Units",
     "ablated",
     "activity",
+    "as_module",
     "call_settings",
     "evaluating",
     "find_neurons",
@@ -35,6 +37,7 @@ __all__ = [
     "over_positions",
     "own_weights",
     "silent_responses",
+    "sources_let_go",
     "told_to_train",
     "units_of",
 ]

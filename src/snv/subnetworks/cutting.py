@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 
 from snv.errors import UserError
 from snv.networks import DROPOUTS, FUNCTIONS, NORM_PARTS, Kind, cut_linear, kind_of, places, rearranged
-from snv.neurons import Neurons, call_settings, graph_of, operation_name, over_positions, told_to_train
+from snv.neurons import Neurons, as_module, call_settings, graph_of, operation_name, over_positions, told_to_train
 from snv.shapes import Indices, Mask
 from snv.subnetworks.subnetwork import Subnetwork
 
@@ -159,7 +159,7 @@ class _Cutter:
 
     def finished(self, signal: Signal) -> fx.GraphModule:
         self.graph.output(signal.node)
-        return fx.GraphModule(self.parts, self.graph)
+        return as_module(self.parts, self.graph)
 
     def _operation(self, node: fx.Node) -> Signal:
         """What a node makes of the signals it reads."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from snv.networks import MAPS, NORMS, JointNorm
+from snv.neurons import sources_let_go
 from snv.subnetworks.cutting import ZERO, Compact, Merge, pointwise
 
 Node: TypeAlias = Any  # of torch.fx, whose arguments may be anything
@@ -22,6 +23,7 @@ FIXED = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm)
 """Norm layers that may use the same statistics for every image."""
 
 
+@sources_let_go()
 @torch.no_grad()
 def folded(module: Compact) -> Compact:
     """A copy of ``module`` that gives the same logits, to float precision, with fewer operations."""
